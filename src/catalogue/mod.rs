@@ -1,0 +1,1 @@
+//! The embedded data: hardware, links, nodes and model configurations, parsed once into core types.

@@ -1,0 +1,1 @@
+//! Settings of the server: defaults file, file, environment, flags.

@@ -1,0 +1,1 @@
+//! The HTTP face: routes, problems, extractors; it never computes.

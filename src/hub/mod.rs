@@ -1,0 +1,1 @@
+//! Fetching a config.json from a model hub.

@@ -1,0 +1,1 @@
+//! Untrusted text to core types: config.json, cluster texts, plan requests.

@@ -1,0 +1,1 @@
+//! A layout to an engine's command line.

@@ -1,0 +1,1 @@
+//! What each engine does with memory and parallel sizes. One file an engine, one table of rules a version.

@@ -1,0 +1,205 @@
+//! Everything the planner may look at. Defaults are already filled in and bounds already checked
+//! by whoever builds it (`ingest::request`); the planner still never panics on any value.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::hardware::Cluster;
+use super::model::ModelSpec;
+use super::units::Bytes;
+
+/// One question to the planner.
+#[derive(Debug, Clone)]
+pub struct PlanInput {
+    pub model: ModelSpec,
+    pub cluster: Cluster,
+    /// One engine, or several to compare.
+    pub engines: Vec<EngineSettings>,
+    pub workload: Workload,
+    pub slo: Slo,
+    pub objective: Objective,
+    pub search: Search,
+    /// Constants given by the caller, by name.
+    pub overrides: Overrides,
+    pub latency_model: LatencyModel,
+    /// At most this many layouts in the answer.
+    pub limit: usize,
+}
+
+/// An engine as the caller starts it. `None` = the engine's own default for model and GPU.
+/// Settings are named as vLLM names them; other engines' names map onto these where the meaning is the same.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EngineSettings {
+    /// `vllm`, `sglang`, `tensorrt-llm`.
+    pub name: String,
+    /// The release whose rules apply, e.g. "0.33".
+    pub version: String,
+    /// Share of GPU memory in the sense of the engine's own knob.
+    pub gpu_memory_utilization: Option<f64>,
+    /// The engine's text, e.g. `auto`, `fp8`, `bfloat16`, `fp8_ds_mla`.
+    pub kv_cache_dtype: String,
+    pub max_model_len: Option<u64>,
+    pub max_num_seqs: Option<u64>,
+    pub max_num_batched_tokens: Option<u64>,
+    pub block_size: Option<u64>,
+    /// Cache size of one GPU, given outright: no budget is computed then.
+    pub kv_cache_memory_bytes: Option<Bytes>,
+    /// Online quantisation, e.g. `fp8`.
+    pub quantization: Option<String>,
+    pub async_scheduling: Option<bool>,
+    pub enable_prefix_caching: Option<bool>,
+    pub disable_hybrid_kv_cache_manager: bool,
+    pub language_model_only: bool,
+    pub enforce_eager: bool,
+    /// Draft tokens of speculative decoding, 0 without it.
+    pub num_speculative_tokens: u64,
+    /// Layers of each pipeline stage, given outright (`VLLM_PP_LAYER_PARTITION`).
+    pub pp_layer_partition: Option<Vec<u64>>,
+}
+
+impl EngineSettings {
+    /// An engine with everything left to its defaults.
+    #[must_use]
+    pub fn defaults_of(name: &str, version: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            version: version.to_owned(),
+            gpu_memory_utilization: None,
+            kv_cache_dtype: "auto".to_owned(),
+            max_model_len: None,
+            max_num_seqs: None,
+            max_num_batched_tokens: None,
+            block_size: None,
+            kv_cache_memory_bytes: None,
+            quantization: None,
+            async_scheduling: None,
+            enable_prefix_caching: None,
+            disable_hybrid_kv_cache_manager: false,
+            language_model_only: false,
+            enforce_eager: false,
+            num_speculative_tokens: 0,
+            pp_layer_partition: None,
+        }
+    }
+}
+
+/// The load to plan for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Workload {
+    /// Prompt length of a request.
+    pub input_tokens: u64,
+    /// Generated length of a request.
+    pub output_tokens: u64,
+    /// Length at which sequences are counted; `None` = the engine's `max_model_len`.
+    pub context_tokens: Option<u64>,
+    /// Requests in flight over the whole deployment.
+    pub concurrency: u64,
+}
+
+/// What the caller needs; `None` = no limit.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Slo {
+    pub ttft_ms: Option<f64>,
+    pub tpot_ms: Option<f64>,
+}
+
+/// What "best" means. The orders and their tie-breaks are in `planner::ranking`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Objective {
+    #[default]
+    Balanced,
+    Throughput,
+    Latency,
+    Capacity,
+    Cost,
+}
+
+/// Limits on the search: `None` = every value.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Search {
+    pub tp: Option<Vec<u64>>,
+    pub pp: Option<Vec<u64>>,
+    /// Replicas; `None` = as many as the cluster holds.
+    pub dp: Option<Vec<u64>>,
+    pub ep: Option<Vec<u64>>,
+    pub attention_dp: Option<Vec<u64>>,
+    pub dcp: Option<Vec<u64>>,
+    /// When false, only layouts that use every GPU.
+    pub allow_idle_gpus: bool,
+}
+
+/// Which latency model answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LatencyModel {
+    /// Physics with constants fitted to measurements.
+    #[default]
+    Calibrated,
+    /// The plain model that a person can check by hand.
+    Roofline,
+}
+
+/// A constant given by the caller.
+#[derive(Debug, Clone, PartialEq)]
+pub enum OverrideValue {
+    Number(f64),
+    /// By key, e.g. `link_bytes_per_s` for each link.
+    ByKey(BTreeMap<String, f64>),
+}
+
+/// Constants given by the caller, by name. Names are checked at ingest against [`Overrides::NAMES`].
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Overrides {
+    values: BTreeMap<String, OverrideValue>,
+}
+
+impl Overrides {
+    /// Every constant that may be overridden, with its unit.
+    pub const NAMES: &'static [(&'static str, &'static str)] = &[
+        ("gpu_memory_bytes", "B"),
+        ("reserve_bytes", "B"),
+        ("activation_bytes", "B"),
+        ("runtime_bytes", "B"),
+        ("cuda_graph_bytes", "B"),
+        ("hbm_bytes_per_s", "B/s"),
+        ("hbm_efficiency", ""),
+        ("peak_flops", "FLOP/s"),
+        ("compute_efficiency", ""),
+        ("link_bytes_per_s", "B/s"),
+        ("link_efficiency", ""),
+        ("allreduce_fixed_us", "us"),
+        ("usd_per_gpu_hour", "USD/h"),
+    ];
+
+    /// Set a constant.
+    pub fn set(&mut self, name: &str, value: OverrideValue) {
+        self.values.insert(name.to_owned(), value);
+    }
+
+    /// The number given for `name`, if any.
+    #[must_use]
+    pub fn number(&self, name: &str) -> Option<f64> {
+        match self.values.get(name) {
+            Some(OverrideValue::Number(n)) => Some(*n),
+            _ => None,
+        }
+    }
+
+    /// The number given for `name`, for this `key` or for all.
+    #[must_use]
+    pub fn number_for(&self, name: &str, key: &str) -> Option<f64> {
+        match self.values.get(name) {
+            Some(OverrideValue::Number(n)) => Some(*n),
+            Some(OverrideValue::ByKey(map)) => map.get(key).copied(),
+            None => None,
+        }
+    }
+
+    /// In order of name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &OverrideValue)> {
+        self.values.iter().map(|(k, v)| (k.as_str(), v))
+    }
+}

@@ -1,0 +1,76 @@
+//! What a model is: its layers, what each caches, and the tensors it is made of.
+//!
+//! A model is expanded once into a ledger of tensors. Weights on a rank, FLOPs per token and
+//! bytes read per step are all sums over that ledger, so they cannot disagree.
+
+pub mod cache;
+pub mod dtype;
+pub mod ledger;
+
+use cache::LayerCache;
+use dtype::{Dtype, KvDtype};
+use ledger::Tensor;
+
+/// A model, as read from its config.json: everything an engine or a formula needs, nothing of the file's form.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelSpec {
+    /// Id or given name, e.g. `meta-llama/Llama-3.1-70B-Instruct`.
+    pub name: String,
+    /// First entry of `architectures`, e.g. `LlamaForCausalLM`: engines decide by it.
+    pub architecture: String,
+    pub model_type: String,
+    pub hidden_size: u64,
+    pub vocab_size: u64,
+    /// The longest sequence the checkpoint declares.
+    pub context_length: u64,
+    /// Query heads of the attention layers (the first kind that has any).
+    pub query_heads: u64,
+    /// KV heads as the engine counts them for its checks (MLA: as declared).
+    pub kv_heads: u64,
+    /// Head size as the engine reports it (MLA: `kv_lora_rank + qk_rope_head_dim`).
+    pub head_size: u64,
+    /// True when attention keeps one latent for all heads.
+    pub mla: bool,
+    /// Format of unquantised weights and of activations.
+    pub dtype: Dtype,
+    /// Cache format that the checkpoint itself declares.
+    pub declared_kv_dtype: Option<KvDtype>,
+    /// How the weights are stored, for people: `bf16`, `fp8 block 128x128`, `nvfp4`, …
+    pub quantization: String,
+    /// Experts, when some layer routes tokens.
+    pub experts: Option<Experts>,
+    /// One entry per decoder layer: an index into `kinds`.
+    pub layers: Vec<usize>,
+    /// The distinct layer shapes.
+    pub kinds: Vec<LayerKind>,
+    /// Tensors before the first layer (embedding, vision tower, …): on the first pipeline stage.
+    pub head: Vec<Tensor>,
+    /// Tensors after the last layer (final norm, lm_head): on the last stage.
+    pub tail: Vec<Tensor>,
+    /// Embedding and lm_head are one tensor: stored once on one stage, on both ends when PP > 1.
+    pub tied_embeddings: bool,
+    /// Things a reader of the answer should know (defaults taken, parts left out).
+    pub notes: Vec<String>,
+    /// Total weights given by the caller: they replace the ledger's bytes, split evenly over the ranks.
+    pub weights_bytes_given: Option<u64>,
+}
+
+/// Routed experts in brief, for engine rules and summaries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Experts {
+    pub routed: u64,
+    pub per_token: u64,
+    pub shared: u64,
+}
+
+/// The shape of a layer; layers of equal shape share one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LayerKind {
+    /// Short name, e.g. `full_attention+moe`.
+    pub name: String,
+    /// Query heads of its attention, 0 when it has none.
+    pub query_heads: u64,
+    /// What it caches, in the engine's order. Empty: nothing of its own.
+    pub caches: Vec<LayerCache>,
+    pub tensors: Vec<Tensor>,
+}

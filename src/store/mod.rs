@@ -1,0 +1,1 @@
+//! Where model configurations and plans are kept.
