@@ -40,7 +40,12 @@ impl Estimate {
     /// The same estimate in another unit.
     #[must_use]
     pub fn scaled(self, factor: f64) -> Self {
-        Self { value: self.value * factor, low: self.low * factor, high: self.high * factor, basis: self.basis }
+        Self {
+            value: self.value * factor,
+            low: self.low * factor,
+            high: self.high * factor,
+            basis: self.basis,
+        }
     }
 }
 
