@@ -2,6 +2,9 @@
 //!
 //! Every reader collects all faults of its input before it refuses, each as a [`FieldError`].
 
+pub mod fields;
+pub mod json;
+
 use std::fmt::{self, Write as _};
 
 use serde::Serialize;
