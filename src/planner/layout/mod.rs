@@ -1,5 +1,7 @@
 //! A layout: how ranks divide the work. Enumeration, refusals and placement live beside it.
 
+pub mod enumerate;
+
 use serde::Serialize;
 use utoipa::ToSchema;
 
