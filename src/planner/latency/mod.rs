@@ -130,7 +130,11 @@ pub struct Timing {
 impl Timing {
     /// As the plan shows it.
     #[must_use]
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of collectives is small and positive")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a count of collectives is small and positive"
+    )]
     pub fn show(&self, all_reduces_per_pass: f64) -> Latency {
         let tpot_ms = self.decode.total_s() * 1e3;
         Latency {

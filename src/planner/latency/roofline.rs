@@ -119,8 +119,8 @@ fn collectives(input: &LatencyInput<'_>, constants: &Constants, tokens: f64) -> 
 /// The sends between neighbouring stages.
 fn hops(input: &LatencyInput<'_>, constants: &Constants, tokens: f64) -> f64 {
     let bytes = tokens * input.hidden_size * ACTIVATION_BYTES;
-    let send_s = bytes / (constants.stage_link_bytes_per_s * constants.link_efficiency)
-        + constants.allreduce_fixed_s;
+    let send_s =
+        bytes / (constants.stage_link_bytes_per_s * constants.link_efficiency) + constants.allreduce_fixed_s;
     (stages(input) - 1.0) * send_s
 }
 

@@ -140,8 +140,7 @@ mod tests {
 
     #[test]
     fn depths_that_do_not_divide_the_layers_are_searched() {
-        let depths: Vec<u64> =
-            shapes_of(1, &bounds(16), &Search::default()).iter().map(|s| s.pp).collect();
+        let depths: Vec<u64> = shapes_of(1, &bounds(16), &Search::default()).iter().map(|s| s.pp).collect();
         assert!(depths.contains(&3) && depths.contains(&7));
     }
 
