@@ -1,1 +1,174 @@
-//! What each engine does with memory and parallel sizes. One file an engine, one table of rules a version.
+//! What each engine does with memory and parallel sizes, one folder an engine, behind [`EngineRules`].
+//!
+//! An engine answers four questions about a model in a shape on a GPU: is it allowed, which layers sit on
+//! which stage, how is the cache laid out, and what else takes memory. Everything is pure arithmetic over
+//! kinds of layers; nothing loops over tokens or GPUs.
+
+pub mod capacity;
+pub mod memory;
+pub mod refusal;
+pub mod settings;
+pub mod vllm;
+
+use std::ops::Range;
+
+use thiserror::Error;
+
+use super::hardware::Gpu;
+use super::input::EngineSettings;
+use super::layout::Shape;
+use super::model::ModelSpec;
+use super::units::Bytes;
+
+pub use capacity::{CacheCapacity, CacheLayout, CacheTooSmall};
+pub use memory::{Item, MemoryBudget, StageItems};
+pub use refusal::{Refusal, RefusalCode};
+pub use settings::ResolvedSettings;
+
+/// The rules of one engine in one range of versions.
+pub trait EngineRules: Sync {
+    /// `vllm`, `sglang`, `tensorrt-llm`.
+    fn name(&self) -> &'static str;
+
+    /// The release that these rules were read from.
+    fn version(&self) -> &'static str;
+
+    /// The settings with every default filled in for this model and GPU.
+    ///
+    /// # Errors
+    /// A [`Refusal`] when the engine would not start with them at any parallel size.
+    fn resolve(
+        &self,
+        settings: &EngineSettings,
+        model: &ModelSpec,
+        gpu: &Gpu,
+    ) -> Result<ResolvedSettings, Refusal>;
+
+    /// The first rule on sizes that `shape` breaks, in the engine's own order, or `None` when it may start.
+    fn refuse(
+        &self,
+        model: &ModelSpec,
+        shape: &Shape,
+        gpu: &Gpu,
+        settings: &ResolvedSettings,
+    ) -> Option<Refusal>;
+
+    /// The decoder layers of each stage, in order; `None` when the engine dies on it (a stage without layers).
+    fn pipeline_split(
+        &self,
+        layers: usize,
+        pp: u64,
+        settings: &ResolvedSettings,
+    ) -> Option<Vec<Range<usize>>>;
+
+    /// How the cache of one rank is laid out.
+    ///
+    /// # Errors
+    /// A [`Refusal`] when the engine has no layout for it.
+    fn cache_layout(
+        &self,
+        model: &ModelSpec,
+        shape: &Shape,
+        gpu: &Gpu,
+        settings: &ResolvedSettings,
+        stages: &[Range<usize>],
+    ) -> Result<CacheLayout, Refusal>;
+
+    /// What the engine may use of one GPU and what it needs apart from weights and cache, by stage.
+    /// `weights` are the bytes of the fullest rank of each stage.
+    fn memory(
+        &self,
+        model: &ModelSpec,
+        shape: &Shape,
+        gpu: &Gpu,
+        settings: &ResolvedSettings,
+        stages: &[Range<usize>],
+        weights: &[Bytes],
+    ) -> MemoryBudget;
+}
+
+/// An engine or version that no rules are known for.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("no rules for engine {name:?} version {version:?}; known: {}", known.join(", "))]
+pub struct UnknownEngine {
+    pub name: String,
+    pub version: String,
+    /// What is known, as `name version`.
+    pub known: Vec<String>,
+}
+
+/// Every engine, newest version first within a name.
+static ENGINES: &[&dyn EngineRules] = &[&vllm::V0_33];
+
+/// Every known set of rules as (name, version), newest first within a name.
+pub fn known() -> impl Iterator<Item = (&'static str, &'static str)> {
+    ENGINES.iter().map(|e| (e.name(), e.version()))
+}
+
+/// The rules for `name` at `version`: the newest set that is not newer than the version asked for.
+/// An empty version, `latest` or `nightly` takes the newest set.
+///
+/// # Errors
+/// [`UnknownEngine`] when the name is unknown, the version is no version, or it is older than every set.
+pub fn rules(name: &str, version: &str) -> Result<&'static dyn EngineRules, UnknownEngine> {
+    let unknown = || UnknownEngine {
+        name: name.to_owned(),
+        version: version.to_owned(),
+        known: known().map(|(n, v)| format!("{n} {v}")).collect(),
+    };
+    let mut of_name = ENGINES.iter().copied().filter(|e| e.name() == canonical_name(name));
+    let asked = version.trim();
+    if matches!(asked, "" | "latest" | "nightly" | "main") {
+        return of_name.next().ok_or_else(unknown);
+    }
+    let asked = release(asked).ok_or_else(unknown)?;
+    of_name.find(|e| release(e.version()).is_some_and(|known| known <= asked)).ok_or_else(unknown)
+}
+
+/// The engine's name as this crate writes it, for the spellings people use.
+fn canonical_name(name: &str) -> &str {
+    match name {
+        "vLLM" => "vllm",
+        "SGLang" | "sgl" => "sglang",
+        "TensorRT-LLM" | "tensorrt_llm" | "trtllm" | "trt-llm" => "tensorrt-llm",
+        other => other,
+    }
+}
+
+/// The numbers of a release: "v0.11.2.post1" is (0, 11, 2); missing parts are 0.
+fn release(version: &str) -> Option<[u64; 3]> {
+    let mut parts = [0_u64; 3];
+    let mut found = 0;
+    for (slot, text) in parts.iter_mut().zip(version.trim_start_matches(['v', 'V']).split('.')) {
+        let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
+        if digits.is_empty() {
+            break;
+        }
+        *slot = digits.parse().ok()?;
+        found += 1;
+    }
+    (found > 0).then_some(parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_takes_the_newest_rules_not_newer() {
+        for asked in ["0.33", "0.33.0", "v0.33.1", "0.40", "latest", ""] {
+            assert_eq!(rules("vllm", asked).map(EngineRules::version).ok(), Some("0.33"), "{asked}");
+        }
+        assert!(rules("vllm", "0.0.1").is_err());
+        assert!(rules("vllm", "banana").is_err());
+        assert!(rules("ollama", "1").is_err_and(|e| e.known.iter().any(|k| k == "vllm 0.33")));
+    }
+
+    #[test]
+    fn releases_read_as_numbers() {
+        assert_eq!(release("v0.11.2.post1"), Some([0, 11, 2]));
+        assert_eq!(release("0.6"), Some([0, 6, 0]));
+        assert_eq!(release("1.2.0rc3"), Some([1, 2, 0]));
+        assert_eq!(release("x"), None);
+    }
+}

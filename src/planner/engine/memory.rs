@@ -1,0 +1,80 @@
+//! What an engine may use of a GPU, and what it needs apart from weights and cache.
+
+use crate::planner::estimate::Basis;
+use crate::planner::units::Bytes;
+
+/// One item of memory, with the interval it is expected in and where the figure comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Item {
+    pub bytes: Bytes,
+    pub low: Bytes,
+    pub high: Bytes,
+    pub basis: Basis,
+    pub source: &'static str,
+}
+
+impl Item {
+    /// Nothing, for the reason given.
+    #[must_use]
+    pub const fn none(source: &'static str) -> Self {
+        Self { bytes: Bytes::ZERO, low: Bytes::ZERO, high: Bytes::ZERO, basis: Basis::Calibrated, source }
+    }
+
+    /// An exact figure.
+    #[must_use]
+    pub const fn exact(bytes: Bytes, source: &'static str) -> Self {
+        Self { bytes, low: bytes, high: bytes, basis: Basis::Calibrated, source }
+    }
+}
+
+/// Memory of one GPU of a stage that is neither loaded weights nor cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StageItems {
+    /// Persistent tensors that are no weights (position tables), and copies made after loading.
+    pub buffers: Item,
+    /// The peak of a forward pass over the tokens of one step, through the layers or the sampler.
+    pub activation: Item,
+    /// Runtime, communication and library memory that counts against the budget.
+    pub runtime: Item,
+    /// CUDA graphs, where the engine takes them off the budget.
+    pub cuda_graph: Item,
+}
+
+impl StageItems {
+    /// All items together.
+    #[must_use]
+    pub fn total(&self) -> Bytes {
+        self.buffers.bytes + self.activation.bytes + self.runtime.bytes + self.cuda_graph.bytes
+    }
+}
+
+/// The budget of one GPU. Cache bytes of a stage =
+/// `share_of_rest * (budget - weights - items)`, by [`MemoryBudget::kv_bytes`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct MemoryBudget {
+    /// What the engine may use of the GPU for weights, items and cache.
+    pub budget: Bytes,
+    /// The value of the engine's knob that gave it.
+    pub utilization: f64,
+    /// Share of what is left that becomes cache: 1 but for engines whose knob works on the rest.
+    pub share_of_rest: f64,
+    /// One entry per stage.
+    pub stages: Vec<StageItems>,
+    /// Memory outside the budget that must stay free (context, collectives, graphs of versions that do
+    /// not count them): the difference between the largest safe utilisation and 1.
+    pub outside: Item,
+    /// The arithmetic of `budget`, for people.
+    pub source: &'static str,
+}
+
+impl MemoryBudget {
+    /// Bytes of cache on a GPU whose weights and other items take `used`; `None` when they exceed the budget.
+    #[must_use]
+    pub fn kv_bytes(&self, used: Bytes) -> Option<Bytes> {
+        let rest = self.budget.get().checked_sub(used.get()).map(Bytes)?;
+        if self.share_of_rest >= 1.0 {
+            return Some(rest);
+        }
+        Some(Bytes::from_f64(rest.as_f64() * self.share_of_rest))
+    }
+}

@@ -1,0 +1,39 @@
+//! Engine settings with every default filled in.
+
+use crate::planner::estimate::Assumption;
+use crate::planner::model::dtype::KvDtype;
+use crate::planner::units::{Bytes, Tokens};
+
+/// What the engine runs with, after its own defaults for this model and GPU.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ResolvedSettings {
+    /// The engine's name.
+    pub engine: &'static str,
+    /// The release whose rules apply.
+    pub rules_version: &'static str,
+    /// Share of GPU memory in the sense of the engine's own knob. Where the engine derives it from the
+    /// shape (SGLang), the value here is that of a single GPU and [`Self::utilization_automatic`] is set.
+    pub gpu_memory_utilization: f64,
+    pub utilization_automatic: bool,
+    /// Format of keys and values.
+    pub kv_dtype: KvDtype,
+    /// True when the checkpoint's declaration decided it.
+    pub kv_dtype_declared: bool,
+    pub max_model_len: Tokens,
+    pub max_num_seqs: u64,
+    pub max_num_batched_tokens: u64,
+    /// Tokens of a block, where the caller fixed it; `None`: the engine chooses by backend and model.
+    pub block_size: Option<u64>,
+    /// Cache size of one GPU, given outright: no budget is computed then.
+    pub kv_cache_memory_bytes: Option<Bytes>,
+    pub quantization: Option<String>,
+    pub async_scheduling: bool,
+    pub prefix_caching: bool,
+    pub disable_hybrid_kv_cache_manager: bool,
+    pub language_model_only: bool,
+    pub enforce_eager: bool,
+    pub num_speculative_tokens: u64,
+    pub pp_layer_partition: Option<Vec<u64>>,
+    /// Choices that were made for the caller, for the answer.
+    pub assumptions: Vec<Assumption>,
+}
