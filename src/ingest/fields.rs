@@ -49,7 +49,9 @@ impl<'v, 'f> Fields<'v, 'f> {
 
     /// The value of `name` as it came; `null` counts as absent.
     pub fn raw(&mut self, name: &'static str) -> Option<&'v Value> {
-        self.known.push(name);
+        if !self.known.contains(&name) {
+            self.known.push(name);
+        }
         self.object.get(name).filter(|value| !value.is_null())
     }
 
@@ -149,6 +151,17 @@ impl<'v, 'f> Fields<'v, 'f> {
     pub fn object(&mut self, name: &'static str) -> Option<Fields<'v, '_>> {
         let value = self.raw(name)?;
         Fields::of(value, self.place.key(name), self.faults)
+    }
+
+    /// An object elsewhere in the same document, to be read with the same rules.
+    pub fn nested(&mut self, value: &'v Value, place: Pointer) -> Option<Fields<'v, '_>> {
+        Fields::of(value, place, self.faults)
+    }
+
+    /// True when the caller wrote `name`, even as `null`.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.object.contains_key(name)
     }
 
     /// The object under `name` with keys that are not ours, kept as it came.

@@ -2,8 +2,10 @@
 //!
 //! Every reader collects all faults of its input before it refuses, each as a [`FieldError`].
 
+pub mod bounds;
 pub mod fields;
 pub mod json;
+pub mod request;
 
 use std::fmt::{self, Write as _};
 
