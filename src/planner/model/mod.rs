@@ -4,12 +4,15 @@
 //! bytes read per step are all sums over that ledger, so they cannot disagree.
 
 pub mod cache;
+pub mod dimensions;
 pub mod dtype;
 pub mod ledger;
+pub mod sharded;
+pub mod storage;
 
 use cache::LayerCache;
 use dtype::{Dtype, KvDtype};
-use ledger::Tensor;
+use ledger::{Buffer, Tensor};
 
 /// A model, as read from its config.json: everything an engine or a formula needs, nothing of the file's form.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,8 +50,12 @@ pub struct ModelSpec {
     pub head: Vec<Tensor>,
     /// Tensors after the last layer (final norm, lm_head): on the last stage.
     pub tail: Vec<Tensor>,
+    /// Buffers of the towers: on the first stage.
+    pub head_buffers: Vec<Buffer>,
     /// Embedding and lm_head are one tensor: stored once on one stage, on both ends when PP > 1.
     pub tied_embeddings: bool,
+    /// What the engine's class of this architecture cannot do.
+    pub limits: ClassLimits,
     /// Things a reader of the answer should know (defaults taken, parts left out).
     pub notes: Vec<String>,
     /// Total weights given by the caller: they replace the ledger's bytes, split evenly over the ranks.
@@ -73,4 +80,19 @@ pub struct LayerKind {
     /// What it caches, in the engine's order. Empty: nothing of its own.
     pub caches: Vec<LayerCache>,
     pub tensors: Vec<Tensor>,
+    /// Rotary tables and other memory loaded with the weights.
+    pub buffers: Vec<Buffer>,
+}
+
+/// Limits of the engine's model class (vLLM 0.33), beyond what the tensors themselves say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ClassLimits {
+    /// The class cannot be cut into pipeline stages.
+    pub no_pipeline: bool,
+    /// The engine does not count this model's experts, so expert parallelism is refused.
+    pub experts_not_counted: bool,
+    /// KV heads are never copied: TP beyond them is refused.
+    pub no_kv_replication: bool,
+    /// Without expert parallelism, TP × attention DP may not exceed the routed experts.
+    pub ranks_within_experts: bool,
 }
