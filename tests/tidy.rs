@@ -92,17 +92,16 @@ fn the_planner_is_pure() {
             "LazyLock",
             "OnceCell",
             "thread_local",
-            "static ",
+            "static mut",
+            "Mutex",
+            "RwLock",
+            "Atomic",
+            "RefCell",
             "println!",
             "eprintln!",
             "tracing::",
         ],
     );
-    let found: String =
-        found.lines().filter(|l| !l.contains("&'static ")).fold(String::new(), |mut all, line| {
-            let _ = writeln!(all, "{line}");
-            all
-        });
     assert!(found.is_empty(), "the planner does IO, reads a clock, or keeps a global:\n{found}");
 }
 
