@@ -1,1 +1,3 @@
 //! The embedded data: hardware, links, nodes and model configurations, parsed once into core types.
+
+pub mod hardware;

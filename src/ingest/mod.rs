@@ -3,6 +3,7 @@
 //! Every reader collects all faults of its input before it refuses, each as a [`FieldError`].
 
 pub mod bounds;
+pub mod cluster;
 pub mod fields;
 pub mod json;
 pub mod request;

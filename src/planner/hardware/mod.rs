@@ -32,6 +32,8 @@ pub struct Gpu {
     pub sources: Vec<String>,
     /// `ok`, `partial`, `secondary`, `conflict`, `name_only`.
     pub data_quality: String,
+    /// For a MIG slice: the key of the GPU that it is cut from. Slices have no links to each other.
+    pub slice_of: Option<String>,
 }
 
 /// Dense tensor peak rates in FLOP/s (OP/s for int8); `None` where the GPU lacks the format or the figure is unknown.
@@ -68,7 +70,23 @@ pub struct Link {
     pub per_direction_bytes_per_s: f64,
     /// Both directions together, bytes/s: the figure vendors quote, and what the roofline model counts with.
     pub bidirectional_bytes_per_s: f64,
+    /// For direct meshes without a switch: one direction to each single peer, bytes/s. A group of `n` ranks
+    /// then has `n - 1` times this, and only the whole node has `per_direction_bytes_per_s`.
+    pub per_peer_bytes_per_s: Option<f64>,
     pub sources: Vec<String>,
+}
+
+impl Link {
+    /// The link as a group of `ranks` GPUs sees it: on a direct mesh, only the wires between
+    /// members carry its traffic; behind a switch every group has the full rate.
+    #[must_use]
+    pub fn for_group(&self, ranks: u64) -> Self {
+        let Some(per_peer) = self.per_peer_bytes_per_s else { return self.clone() };
+        #[expect(clippy::cast_precision_loss, reason = "a handful of ranks")]
+        let wires = ranks.saturating_sub(1).max(1) as f64;
+        let rate = (per_peer * wires).min(self.per_direction_bytes_per_s);
+        Self { per_direction_bytes_per_s: rate, bidirectional_bytes_per_s: 2.0 * rate, ..self.clone() }
+    }
 }
 
 /// Equal nodes, equally linked.
@@ -92,6 +110,9 @@ pub struct NodePool {
     /// Price, with its date and kind in `price_source`.
     pub usd_per_gpu_hour: Option<f64>,
     pub price_source: Option<String>,
+    /// Free memory of each GPU of a node, in device order, where the caller measured it;
+    /// `None` = all of `gpu.memory_bytes` is free.
+    pub free_memory_bytes: Option<Vec<Bytes>>,
 }
 
 impl NodePool {

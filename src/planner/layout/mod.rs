@@ -1,6 +1,7 @@
 //! A layout: how ranks divide the work. Enumeration, refusals and placement live beside it.
 
 pub mod enumerate;
+pub mod place;
 
 use serde::Serialize;
 use utoipa::ToSchema;

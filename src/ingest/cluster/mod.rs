@@ -1,0 +1,1 @@
+//! Clusters as people and machines write them, to the core's `Cluster`.
