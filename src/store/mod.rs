@@ -1,1 +1,141 @@
 //! Where model configurations and plans are kept.
+//!
+//! One trait, two databases ([`postgres`], [`sqlite`]), one contract that both pass (`tests/store_contract.rs`).
+//! In front of either stand a guard that fails fast while the database is away ([`guard`]), a memory cache
+//! ([`models`]) and a queue that writes plans behind the answer ([`plans`]).
+
+pub mod guard;
+pub mod migrations;
+pub mod models;
+pub mod plans;
+pub mod postgres;
+mod sql;
+pub mod sqlite;
+
+use std::future::Future;
+use std::pin::Pin;
+
+use serde_json::Value;
+use thiserror::Error;
+use time::OffsetDateTime;
+
+pub use guard::{Guard, Health};
+pub use models::{Lookup, Models};
+pub use plans::{Kept, Plans};
+pub use postgres::PostgresStore;
+pub use sqlite::SqliteStore;
+
+/// What a store answers with, later. Boxed, so that the trait can stand behind a pointer.
+pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+
+/// The revision under which a configuration is kept when the caller names none.
+pub const DEFAULT_REVISION: &str = "main";
+
+/// A model configuration as kept.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelRecord {
+    /// `org/name`.
+    pub id: String,
+    pub revision: String,
+    pub config: Value,
+    /// The quantisation block of a checkpoint that keeps it in a side file.
+    pub quantization_config: Option<Value>,
+    /// Who gave it: `request` or a hub's address.
+    pub source: String,
+    /// Hash of config and quantisation block: the entity tag.
+    pub hash: String,
+    pub updated_at: OffsetDateTime,
+}
+
+/// A kept configuration without its text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelHead {
+    pub id: String,
+    pub revision: String,
+    pub source: String,
+    pub hash: String,
+    pub updated_at: OffsetDateTime,
+}
+
+/// A page of a listing.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Page {
+    /// The id and revision after which the page starts; empty texts for the first page.
+    pub after: (String, String),
+    /// Only ids that contain this text, in any case; empty for all.
+    pub search: String,
+    pub limit: u32,
+}
+
+/// What a write expects to find.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Expect {
+    Anything,
+    /// Nothing is kept under this id yet.
+    Nothing,
+    /// What is kept has this hash.
+    Hash(String),
+}
+
+/// What a write of a model did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Put {
+    Created,
+    Replaced,
+}
+
+/// An answer as kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlanRecord {
+    pub plan_id: String,
+    /// The JSON that was sent, deflated.
+    pub answer: Vec<u8>,
+    pub created_at: OffsetDateTime,
+}
+
+/// Why a store did not do what it was asked.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum StoreError {
+    /// It cannot be reached, or cannot write now. The same call may succeed later.
+    #[error("the database is not available: {0}")]
+    Unavailable(String),
+    /// What is kept is not what the caller expected; the hash of what is there, if anything is.
+    #[error("the stored configuration is not the expected one")]
+    Unexpected { current: Option<String> },
+    /// A fault of this program or of the data.
+    #[error("the database refused: {0}")]
+    Internal(String),
+}
+
+/// A database of models and plans. Every call is one transaction; a call that returns `Ok` is durable.
+pub trait Store: Send + Sync {
+    /// `postgres` or `sqlite`.
+    fn kind(&self) -> &'static str;
+
+    /// Bring the schema to the newest migration.
+    fn migrate(&self) -> Answer<'_, ()>;
+
+    /// The newest applied migration. `None` before the first.
+    fn version(&self) -> Answer<'_, Option<i64>>;
+
+    /// The configuration kept under an id and revision.
+    fn model<'a>(&'a self, id: &'a str, revision: &'a str) -> Answer<'a, Option<ModelRecord>>;
+
+    /// Kept configurations in order of id and revision.
+    fn models<'a>(&'a self, page: &'a Page) -> Answer<'a, Vec<ModelHead>>;
+
+    /// Keep a configuration when what is there is as expected.
+    fn put_model<'a>(&'a self, model: &'a ModelRecord, expect: &'a Expect) -> Answer<'a, Put>;
+
+    /// Forget a configuration when what is there is as expected; false when nothing was there.
+    fn delete_model<'a>(&'a self, id: &'a str, revision: &'a str, expect: &'a Expect) -> Answer<'a, bool>;
+
+    /// The answer kept under a plan id.
+    fn plan<'a>(&'a self, plan_id: &'a str) -> Answer<'a, Option<PlanRecord>>;
+
+    /// Keep answers; one that is there already stays as it is.
+    fn put_plans<'a>(&'a self, plans: &'a [PlanRecord]) -> Answer<'a, ()>;
+
+    /// Forget the answers made before a time, at most `limit` of them; how many were forgotten.
+    fn delete_plans_before(&self, time: OffsetDateTime, limit: u32) -> Answer<'_, u64>;
+}

@@ -1,0 +1,213 @@
+//! Plans: kept in memory at once, written to the database behind the answer.
+//!
+//! A plan is a pure function of its question, so losing one loses no information: asking again gives the
+//! same plan under the same id. Therefore an answer never waits for the database. Each answer says whether
+//! its plan was taken for writing; how many plans a second are written is bounded, so that a sweep of
+//! thousands of questions does not fill a disk.
+
+use std::io::{Read as _, Write as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use flate2::Compression;
+use flate2::read::DeflateDecoder;
+use flate2::write::DeflateEncoder;
+use moka::future::Cache;
+use time::OffsetDateTime;
+use tokio::sync::mpsc;
+
+use super::{Guard, Health, PlanRecord, Store, StoreError};
+
+/// Plans that wait to be written. While the database is away they wait here.
+const QUEUE: usize = 1024;
+/// Plans written in one transaction.
+const BATCH: usize = 64;
+/// The longest answer that is taken back out of a stored one.
+const MAX_ANSWER_BYTES: u64 = 64 << 20;
+
+/// The bytes of an answer, shared between memory, queue and responses.
+pub type AnswerBytes = Arc<[u8]>;
+
+/// What happened to a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kept {
+    /// In memory, and on its way to a database that is ready.
+    Queued,
+    /// In memory only: the database is away, or too many plans come. It may be gone after a restart.
+    MemoryOnly,
+}
+
+/// A plan in memory.
+#[derive(Clone)]
+struct Held {
+    answer: AnswerBytes,
+    /// True once the queue took it, or when it came out of the database.
+    taken: bool,
+}
+
+/// Plans of a database, with a memory and a queue.
+pub struct Plans {
+    store: Arc<Guard>,
+    memory: Cache<String, Held>,
+    queue: mpsc::Sender<(String, AnswerBytes)>,
+    budget: Budget,
+}
+
+/// The other end of the queue; see [`PlanWriter::run`].
+pub struct PlanWriter {
+    store: Arc<Guard>,
+    queue: mpsc::Receiver<(String, AnswerBytes)>,
+}
+
+impl Plans {
+    /// A memory of at most `memory_bytes` in front of a store; at most `per_second` plans are taken for writing.
+    #[must_use]
+    pub fn over(store: Arc<Guard>, memory_bytes: u64, per_second: u64) -> (Self, PlanWriter) {
+        let (sender, receiver) = mpsc::channel(QUEUE);
+        let memory = Cache::builder()
+            .max_capacity(memory_bytes)
+            .weigher(|id: &String, held: &Held| {
+                u32::try_from(id.len() + held.answer.len() + 64).unwrap_or(u32::MAX)
+            })
+            .build();
+        let plans = Self { store: Arc::clone(&store), memory, queue: sender, budget: Budget::of(per_second) };
+        (plans, PlanWriter { store, queue: receiver })
+    }
+
+    /// Keep a plan. `now_s` is the time in whole seconds, for the budget.
+    pub async fn keep(&self, plan_id: &str, answer: AnswerBytes, now_s: u64) -> Kept {
+        let held = self.memory.get(plan_id).await;
+        let mut taken = held.as_ref().is_some_and(|held| held.taken);
+        if !taken {
+            taken = self.queue_up(plan_id, &answer, now_s);
+            self.memory.insert(plan_id.to_owned(), Held { answer, taken }).await;
+        }
+        if taken && self.store.health() == Health::Ready { Kept::Queued } else { Kept::MemoryOnly }
+    }
+
+    fn queue_up(&self, plan_id: &str, answer: &AnswerBytes, now_s: u64) -> bool {
+        if !self.budget.take(now_s) {
+            metrics::counter!("shardwise_plans_not_stored_total", "reason" => "budget").increment(1);
+            return false;
+        }
+        let queued = self.queue.try_send((plan_id.to_owned(), Arc::clone(answer))).is_ok();
+        if !queued {
+            metrics::counter!("shardwise_plans_not_stored_total", "reason" => "queue_full").increment(1);
+        }
+        queued
+    }
+
+    /// The answer kept under a plan id.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] when it is not in memory and the database is away.
+    pub async fn find(&self, plan_id: &str) -> Result<Option<AnswerBytes>, StoreError> {
+        if let Some(held) = self.memory.get(plan_id).await {
+            return Ok(Some(held.answer));
+        }
+        let Some(record) = self.store.plan(plan_id).await? else { return Ok(None) };
+        let answer = inflated(&record.answer)?;
+        self.memory.insert(plan_id.to_owned(), Held { answer: Arc::clone(&answer), taken: true }).await;
+        Ok(Some(answer))
+    }
+}
+
+impl PlanWriter {
+    /// Write what comes, until every [`Plans`] is dropped and the queue is empty.
+    pub async fn run(mut self) {
+        let mut batch = Vec::with_capacity(BATCH);
+        while self.queue.recv_many(&mut batch, BATCH).await > 0 {
+            let answers = std::mem::take(&mut batch);
+            let now = OffsetDateTime::now_utc();
+            let records = tokio::task::spawn_blocking(move || records_of(&answers, now)).await;
+            match records {
+                Ok(Ok(records)) => self.write(&records).await,
+                Ok(Err(error)) => tracing::error!(%error, "plans could not be packed"),
+                Err(error) => tracing::error!(%error, "plans could not be packed"),
+            }
+        }
+    }
+
+    async fn write(&self, records: &[PlanRecord]) {
+        loop {
+            match self.store.put_plans(records).await {
+                Ok(()) => {
+                    metrics::counter!("shardwise_plans_stored_total").increment(records.len() as u64);
+                    return;
+                }
+                Err(StoreError::Unavailable(_)) => tokio::time::sleep(Duration::from_millis(200)).await,
+                Err(error) => return tracing::error!(%error, plans = records.len(), "plans were not stored"),
+            }
+        }
+    }
+}
+
+fn records_of(
+    answers: &[(String, AnswerBytes)],
+    created_at: OffsetDateTime,
+) -> std::io::Result<Vec<PlanRecord>> {
+    answers
+        .iter()
+        .map(|(plan_id, answer)| {
+            let mut packer = DeflateEncoder::new(Vec::with_capacity(answer.len() / 6), Compression::fast());
+            packer.write_all(answer)?;
+            Ok(PlanRecord { plan_id: plan_id.clone(), answer: packer.finish()?, created_at })
+        })
+        .collect()
+}
+
+fn inflated(packed: &[u8]) -> Result<AnswerBytes, StoreError> {
+    let mut answer = Vec::with_capacity(packed.len() * 8);
+    DeflateDecoder::new(packed)
+        .take(MAX_ANSWER_BYTES)
+        .read_to_end(&mut answer)
+        .map_err(|e| StoreError::Internal(format!("a stored plan cannot be unpacked: {e}")))?;
+    Ok(answer.into())
+}
+
+/// A number of plans for each second of the clock.
+struct Budget {
+    per_second: u64,
+    /// The second (upper 40 bits) and what was taken in it (lower 24 bits).
+    taken: AtomicU64,
+}
+
+impl Budget {
+    const fn of(per_second: u64) -> Self {
+        Self { per_second, taken: AtomicU64::new(0) }
+    }
+
+    fn take(&self, now_s: u64) -> bool {
+        let second = now_s << 24;
+        let step = |seen: u64| {
+            let taken = if seen >> 24 == now_s { seen & 0xff_ffff } else { 0 };
+            (taken < self.per_second.min(0xff_ffff)).then_some(second | (taken + 1))
+        };
+        self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, step).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_is_for_each_second() {
+        let budget = Budget::of(2);
+        assert_eq!(
+            [7, 7, 7, 8, 8, 8, 8].map(|s| budget.take(s)),
+            [true, true, false, true, true, false, false]
+        );
+        assert!(!Budget::of(0).take(1));
+    }
+
+    #[test]
+    fn answers_survive_packing() {
+        let answer: AnswerBytes = br#"{"a": [1, 2, 3]}"#.repeat(500).into();
+        let records =
+            records_of(&[("p".to_owned(), Arc::clone(&answer))], OffsetDateTime::UNIX_EPOCH).expect("packs");
+        assert!(records[0].answer.len() < answer.len() / 10);
+        assert_eq!(inflated(&records[0].answer).expect("unpacks"), answer);
+    }
+}

@@ -1,0 +1,320 @@
+//! The statements, written once: both dialects take `$1`, `on conflict` and row values.
+
+/// Implements [`super::Store`] for a type with `reader()`, `writer()` and `migrator()` over one kind of pool.
+macro_rules! store_over_pools {
+    ($store:ty, $kind:literal) => {
+        impl crate::store::Store for $store {
+            fn kind(&self) -> &'static str {
+                $kind
+            }
+
+            fn migrate(&self) -> Answer<'_, ()> {
+                Box::pin(async move { self.migrator().run(self.writer()).await.map_err(migrate_fault) })
+            }
+
+            fn version(&self) -> Answer<'_, Option<i64>> {
+                Box::pin(async move {
+                    let row = sqlx::query("select max(version) as version from _sqlx_migrations")
+                        .fetch_one(self.reader())
+                        .await
+                        .map_err(fault)?;
+                    row.try_get("version").map_err(fault)
+                })
+            }
+
+            fn model<'a>(&'a self, id: &'a str, revision: &'a str) -> Answer<'a, Option<ModelRecord>> {
+                Box::pin(async move {
+                    let row = sqlx::query(
+                        "select id, revision, source, hash, updated_at, config, quantization_config
+                         from models where id = $1 and revision = $2",
+                    )
+                    .bind(id)
+                    .bind(revision)
+                    .fetch_optional(self.reader())
+                    .await
+                    .map_err(fault)?;
+                    let Some(row) = row else { return Ok(None) };
+                    let head = head!(row);
+                    let config: String = row.try_get("config").map_err(fault)?;
+                    let quantization: Option<String> = row.try_get("quantization_config").map_err(fault)?;
+                    Ok(Some(ModelRecord {
+                        id: head.id,
+                        revision: head.revision,
+                        config: json_of(&config)?,
+                        quantization_config: quantization.as_deref().map(json_of).transpose()?,
+                        source: head.source,
+                        hash: head.hash,
+                        updated_at: head.updated_at,
+                    }))
+                })
+            }
+
+            fn models<'a>(&'a self, page: &'a Page) -> Answer<'a, Vec<ModelHead>> {
+                Box::pin(async move {
+                    let rows = sqlx::query(
+                        r"select id, revision, source, hash, updated_at from models
+                          where (id, revision) > ($1, $2) and lower(id) like $3 escape '\'
+                          order by id, revision limit $4",
+                    )
+                    .bind(&page.after.0)
+                    .bind(&page.after.1)
+                    .bind(contains(&page.search))
+                    .bind(i64::from(page.limit))
+                    .fetch_all(self.reader())
+                    .await
+                    .map_err(fault)?;
+                    rows.into_iter().map(|row| Ok(head!(row))).collect()
+                })
+            }
+
+            fn put_model<'a>(&'a self, model: &'a ModelRecord, expect: &'a Expect) -> Answer<'a, Put> {
+                Box::pin(async move {
+                    let mut work = self.writer().begin().await.map_err(fault)?;
+                    // the row is written first, so that two writers of one id wait for one another
+                    let inserted = sqlx::query(
+                        "insert into models (id, revision, config, quantization_config, source, hash, updated_at)
+                         values ($1, $2, $3, $4, $5, $6, $7) on conflict (id, revision) do nothing",
+                    )
+                    .bind(&model.id)
+                    .bind(&model.revision)
+                    .bind(model.config.to_string())
+                    .bind(model.quantization_config.as_ref().map(ToString::to_string))
+                    .bind(&model.source)
+                    .bind(&model.hash)
+                    .bind(model.updated_at)
+                    .execute(&mut *work)
+                    .await
+                    .map_err(fault)?
+                    .rows_affected();
+                    let put = match (inserted, expect) {
+                        (0, Expect::Nothing) => {
+                            let current = current_hash!(work, &model.id, &model.revision);
+                            return Err(StoreError::Unexpected { current });
+                        }
+                        (0, expect) => {
+                            let expected = match expect {
+                                Expect::Hash(hash) => Some(hash.as_str()),
+                                Expect::Anything | Expect::Nothing => None,
+                            };
+                            let replaced = sqlx::query(
+                                "update models set config = $3, quantization_config = $4, source = $5, hash = $6, updated_at = $7
+                                 where id = $1 and revision = $2 and hash = coalesce($8, hash)",
+                            )
+                            .bind(&model.id)
+                            .bind(&model.revision)
+                            .bind(model.config.to_string())
+                            .bind(model.quantization_config.as_ref().map(ToString::to_string))
+                            .bind(&model.source)
+                            .bind(&model.hash)
+                            .bind(model.updated_at)
+                            .bind(expected)
+                            .execute(&mut *work)
+                            .await
+                            .map_err(fault)?
+                            .rows_affected();
+                            if replaced == 0 {
+                                let current = current_hash!(work, &model.id, &model.revision);
+                                return Err(StoreError::Unexpected { current });
+                            }
+                            Put::Replaced
+                        }
+                        // dropping the transaction takes the row back
+                        (_, Expect::Hash(_)) => return Err(StoreError::Unexpected { current: None }),
+                        (_, Expect::Anything | Expect::Nothing) => Put::Created,
+                    };
+                    work.commit().await.map_err(fault)?;
+                    Ok(put)
+                })
+            }
+
+            fn delete_model<'a>(&'a self, id: &'a str, revision: &'a str, expect: &'a Expect) -> Answer<'a, bool> {
+                Box::pin(async move {
+                    let mut work = self.writer().begin().await.map_err(fault)?;
+                    let expected = match expect {
+                        Expect::Hash(hash) => Some(hash.as_str()),
+                        Expect::Anything | Expect::Nothing => None,
+                    };
+                    let deleted = sqlx::query(
+                        "delete from models where id = $1 and revision = $2 and hash = coalesce($3, hash)",
+                    )
+                    .bind(id)
+                    .bind(revision)
+                    .bind(expected)
+                    .execute(&mut *work)
+                    .await
+                    .map_err(fault)?
+                    .rows_affected();
+                    if deleted == 0 && expected.is_some() {
+                        let current = current_hash!(work, id, revision);
+                        return Err(StoreError::Unexpected { current });
+                    }
+                    work.commit().await.map_err(fault)?;
+                    Ok(deleted > 0)
+                })
+            }
+
+            fn plan<'a>(&'a self, plan_id: &'a str) -> Answer<'a, Option<PlanRecord>> {
+                Box::pin(async move {
+                    let row = sqlx::query("select plan_id, answer, created_at from plans where plan_id = $1")
+                        .bind(plan_id)
+                        .fetch_optional(self.reader())
+                        .await
+                        .map_err(fault)?;
+                    let Some(row) = row else { return Ok(None) };
+                    Ok(Some(PlanRecord {
+                        plan_id: row.try_get("plan_id").map_err(fault)?,
+                        answer: row.try_get("answer").map_err(fault)?,
+                        created_at: row.try_get("created_at").map_err(fault)?,
+                    }))
+                })
+            }
+
+            fn put_plans<'a>(&'a self, plans: &'a [PlanRecord]) -> Answer<'a, ()> {
+                Box::pin(async move {
+                    let mut work = self.writer().begin().await.map_err(fault)?;
+                    for plan in plans {
+                        sqlx::query(
+                            "insert into plans (plan_id, answer, created_at) values ($1, $2, $3)
+                             on conflict (plan_id) do nothing",
+                        )
+                        .bind(&plan.plan_id)
+                        .bind(&plan.answer)
+                        .bind(plan.created_at)
+                        .execute(&mut *work)
+                        .await
+                        .map_err(fault)?;
+                    }
+                    work.commit().await.map_err(fault)
+                })
+            }
+
+            fn delete_plans_before(&self, time: OffsetDateTime, limit: u32) -> Answer<'_, u64> {
+                Box::pin(async move {
+                    let done = sqlx::query(
+                        "delete from plans where plan_id in
+                         (select plan_id from plans where created_at < $1 order by created_at limit $2)",
+                    )
+                    .bind(time)
+                    .bind(i64::from(limit))
+                    .execute(self.writer())
+                    .await
+                    .map_err(fault)?;
+                    Ok(done.rows_affected())
+                })
+            }
+        }
+    };
+}
+
+/// The columns that every row of `models` is read with.
+macro_rules! head {
+    ($row:ident) => {
+        ModelHead {
+            id: $row.try_get("id").map_err(fault)?,
+            revision: $row.try_get("revision").map_err(fault)?,
+            source: $row.try_get("source").map_err(fault)?,
+            hash: $row.try_get("hash").map_err(fault)?,
+            updated_at: $row.try_get("updated_at").map_err(fault)?,
+        }
+    };
+}
+
+/// The hash kept under an id and revision, seen from inside a transaction.
+macro_rules! current_hash {
+    ($work:ident, $id:expr, $revision:expr) => {
+        sqlx::query("select hash from models where id = $1 and revision = $2")
+            .bind($id)
+            .bind($revision)
+            .fetch_optional(&mut *$work)
+            .await
+            .map_err(fault)?
+            .map(|row| row.try_get("hash"))
+            .transpose()
+            .map_err(fault)?
+    };
+}
+
+pub(super) use {current_hash, head, store_over_pools};
+
+use serde_json::Value;
+use sqlx::migrate::MigrateError;
+
+use super::StoreError;
+
+/// A `like` pattern for "contains", in lower case, with its own signs escaped.
+pub(super) fn contains(text: &str) -> String {
+    let mut pattern = String::from("%");
+    for c in text.to_lowercase().chars() {
+        if matches!(c, '%' | '_' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern.push('%');
+    pattern
+}
+
+/// A JSON text of the database.
+pub(super) fn json_of(text: &str) -> Result<Value, StoreError> {
+    serde_json::from_str(text)
+        .map_err(|e| StoreError::Internal(format!("a stored configuration is not JSON: {e}")))
+}
+
+/// A migration that failed.
+pub(super) fn migrate_fault(error: MigrateError) -> StoreError {
+    match error {
+        MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => fault(error),
+        other => StoreError::Internal(format!("migration: {other}")),
+    }
+}
+
+/// A fault of the driver or the database: one that may pass by itself, or one of ours.
+pub(super) fn fault(error: sqlx::Error) -> StoreError {
+    use sqlx::Error as E;
+    match &error {
+        E::Database(db) if db.code().is_some_and(|code| passes(&code)) => {
+            StoreError::Unavailable(db.message().to_owned())
+        }
+        E::Io(_)
+        | E::Tls(_)
+        | E::Protocol(_)
+        | E::PoolTimedOut
+        | E::PoolClosed
+        | E::WorkerCrashed
+        | E::BeginFailed => StoreError::Unavailable(error.to_string()),
+        _ => StoreError::Internal(error.to_string()),
+    }
+}
+
+/// Whether a code names a state of the database rather than a fault of the statement or its data.
+/// Postgres: SQLSTATE of five characters. SQLite: the extended result code, a number.
+fn passes(code: &str) -> bool {
+    if let (5, Some(class)) = (code.len(), code.get(..2)) {
+        // connection, read-only, authorisation, no such database, rollback, resources, locks, operator, system;
+        // 42P01: the table is not there yet
+        return matches!(class, "08" | "25" | "28" | "3D" | "40" | "53" | "55" | "57" | "58")
+            || code == "42P01";
+    }
+    // error (no such table yet), busy, locked, out of memory, read-only, I/O, corrupt, full, cannot open, not a database
+    code.parse::<u32>().is_ok_and(|code| matches!(code & 0xff, 1 | 5 | 6 | 7 | 8 | 10 | 11 | 13 | 14 | 26))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{contains, passes};
+
+    #[test]
+    fn states_pass_and_faults_do_not() {
+        for code in ["57P01", "08006", "53300", "25006", "42P01", "5", "517", "8", "14"] {
+            assert!(passes(code), "{code}");
+        }
+        for code in ["23505", "22P02", "42601", "19", "2067", "25"] {
+            assert!(!passes(code), "{code}");
+        }
+    }
+
+    #[test]
+    fn patterns_keep_their_signs() {
+        assert_eq!(contains("Llama_3%\\"), "%llama\\_3\\%\\\\%");
+    }
+}
