@@ -197,7 +197,7 @@ fn loads_of_one_model_are_one_question() {
         let folder = tempfile::tempdir().expect("folder");
         let guard = Guard::over(Arc::new(SqliteStore::at(&folder.path().join("s.sqlite"), 2, WAIT)), true);
         assert_eq!(guard.look().await, Health::Ready);
-        let models = Arc::new(Models::over(Arc::clone(&guard), Duration::from_secs(60)));
+        let models = Arc::new(Models::over(Arc::clone(&guard), Duration::from_mins(1)));
         let given = record("org/m", &json!({"v": 1}));
         assert_eq!(models.put(given.clone(), &Expect::Anything).await, Ok(Put::Created));
         let mut asks = tokio::task::JoinSet::new();

@@ -46,12 +46,12 @@ pub const LINKS: usize = 64;
 pub fn assumption(name: &str, unit: &str) -> RangeInclusive<f64> {
     match (name, unit) {
         ("gpu_memory_bytes", _) => 1.0..=1e15,
-        (_, "B") => 0.0..=1e15,
         (_, "B/s") => 1.0..=1e18,
         (_, "FLOP/s") => 1.0..=1e21,
         (_, "us") => 0.0..=1e9,
         (_, "USD/h") => 0.0..=1e6,
         (name, "") if name.ends_with("efficiency") => 0.001..=1.0,
+        // bytes
         _ => 0.0..=1e15,
     }
 }
