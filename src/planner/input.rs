@@ -188,6 +188,12 @@ impl Overrides {
         }
     }
 
+    /// True when the caller gave `name` at all.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.values.contains_key(name)
+    }
+
     /// The number given for `name`, for this `key` or for all.
     #[must_use]
     pub fn number_for(&self, name: &str, key: &str) -> Option<f64> {

@@ -4,7 +4,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::estimate::{Assumption, Estimate};
+use super::estimate::{Assumption, Basis, Estimate};
 
 /// The answer to a [`super::input::PlanInput`].
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
@@ -232,11 +232,25 @@ pub struct StageMemory {
     pub activation_bytes: u64,
     pub runtime_bytes: u64,
     pub cuda_graph_bytes: u64,
-    /// Recurrent states of the sequences that fit (0 for models without).
+    /// A pool of recurrent states kept apart from the cache (0 where the engine keeps them in cache pages).
     pub state_bytes: u64,
-    /// What is left for the cache.
+    /// What is left for the cache. Engines that keep states in cache pages keep them here.
     pub kv_bytes: u64,
     pub kv_bytes_per_token: u64,
+    /// What stands behind the figures above that are neither weights nor cache.
+    pub items: Vec<MemoryItem>,
+}
+
+/// One item of memory with its interval and source.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct MemoryItem {
+    /// `activation`, `runtime`, `buffers` (counted with `runtime_bytes`), `cuda_graph`.
+    pub name: String,
+    pub bytes: u64,
+    pub low_bytes: u64,
+    pub high_bytes: u64,
+    pub basis: Basis,
+    pub source: String,
 }
 
 /// What a layout holds.

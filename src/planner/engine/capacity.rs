@@ -175,6 +175,29 @@ impl CacheLayout {
         })
     }
 
+    /// The same without the engine's check at the start: what a pool holds that is too small for one
+    /// request of `max_model_len`.
+    #[must_use]
+    pub fn unchecked_capacity(&self, kv_bytes: &[Bytes], settings: &ResolvedSettings) -> CacheCapacity {
+        let shortened = |length| ResolvedSettings { max_model_len: length, ..settings.clone() };
+        let fewest = kv_bytes
+            .iter()
+            .zip(&self.block_bytes)
+            .filter_map(|(have, block)| have.get().checked_div(block.get()))
+            .min()
+            .unwrap_or(0);
+        let longest = self.longest_sequence(fewest, settings.max_model_len);
+        let mut capacity = self.capacity(kv_bytes, &shortened(longest)).unwrap_or(CacheCapacity {
+            blocks: fewest,
+            tokens: Tokens::ZERO,
+            max_concurrency: 0.0,
+            blocks_per_request: Vec::new(),
+            binding_stage: 0,
+        });
+        capacity.max_concurrency = self.sequences_at(capacity.blocks, settings.max_model_len);
+        capacity
+    }
+
     /// Sequences of `context` tokens that `blocks` hold, as a fraction: the engine's own "maximum concurrency".
     #[must_use]
     pub fn sequences_at(&self, blocks: u64, context: Tokens) -> f64 {

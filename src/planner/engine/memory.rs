@@ -41,6 +41,35 @@ pub struct StageItems {
 }
 
 impl StageItems {
+    /// Replace items by what the caller gives. A reserve stands for all of them at once.
+    pub fn take_given(
+        &mut self,
+        reserve: Option<Bytes>,
+        activation: Option<Bytes>,
+        runtime: Option<Bytes>,
+        cuda_graph: Option<Bytes>,
+    ) {
+        const GIVEN: &str = "given in the request";
+        const IN_RESERVE: &str = "part of the given reserve_bytes";
+        if let Some(bytes) = reserve {
+            *self = Self {
+                buffers: Item::none(IN_RESERVE),
+                activation: Item::none(IN_RESERVE),
+                runtime: Item::exact(bytes, GIVEN),
+                cuda_graph: Item::none(IN_RESERVE),
+            };
+        }
+        for (item, given) in [
+            (&mut self.activation, activation),
+            (&mut self.runtime, runtime),
+            (&mut self.cuda_graph, cuda_graph),
+        ] {
+            if let Some(bytes) = given {
+                *item = Item::exact(bytes, GIVEN);
+            }
+        }
+    }
+
     /// All items together.
     #[must_use]
     pub fn total(&self) -> Bytes {

@@ -55,6 +55,10 @@ pub enum RefusalCode {
     KvCacheTooSmall,
     /// Weights and overheads leave nothing for the cache.
     WeightsDoNotFit,
+    /// One replica needs more GPUs than the pool has.
+    NotEnoughGpus,
+    /// No rules are known for the engine or its version.
+    EngineUnknown,
 }
 
 impl RefusalCode {
@@ -84,6 +88,27 @@ impl RefusalCode {
             Self::SettingInvalid => "setting_invalid",
             Self::KvCacheTooSmall => "kv_cache_too_small",
             Self::WeightsDoNotFit => "weights_do_not_fit",
+            Self::NotEnoughGpus => "not_enough_gpus",
+            Self::EngineUnknown => "engine_unknown",
+        }
+    }
+}
+
+impl RefusalCode {
+    /// True when the rule looks at TP and the model alone, so that it holds for every other size too.
+    /// How experts are split depends on EP: with experts, widths do not count.
+    #[must_use]
+    pub const fn is_about_tp(self, has_experts: bool) -> bool {
+        match self {
+            Self::QueryHeadsNotDivisible
+            | Self::KvHeadsNotDivisible
+            | Self::VocabNotDivisible
+            | Self::ArchitectureUnknown
+            | Self::ArchitectureRemoved
+            | Self::NoAttentionBackend
+            | Self::KvCacheDtypeNotSupported => true,
+            Self::DimensionNotDivisible | Self::QuantizationBlockNotDivisible => !has_experts,
+            _ => false,
         }
     }
 }

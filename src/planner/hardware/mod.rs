@@ -3,6 +3,8 @@
 //! Figures come from the hardware catalogue (`data/hardware`), each with its source;
 //! this module holds only their shape.
 
+mod text;
+
 use crate::planner::units::Bytes;
 
 /// A GPU product. Rates are dense (no sparsity) and per GPU.

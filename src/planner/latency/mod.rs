@@ -2,6 +2,7 @@
 //!
 //! Both models read the same [`LatencyInput`]; `roofline` is the plain one.
 
+pub mod load;
 pub mod roofline;
 
 use super::estimate::{Basis, Estimate};
@@ -101,7 +102,8 @@ impl StepCost {
     }
 
     /// The part that takes longest, in the words of the contract.
-    fn bound(&self) -> &'static str {
+    #[must_use]
+    pub fn bound(&self) -> &'static str {
         let parts = [
             ("weights", self.weights_s),
             ("kv", self.kv_s),

@@ -35,6 +35,14 @@ pub struct GroupLinks {
     pub nics_per_node: Option<u64>,
 }
 
+impl GroupLinks {
+    /// True when the group goes over the network between nodes. A rack-wide NVLink domain is none.
+    #[must_use]
+    pub fn is_over_fabric(&self) -> bool {
+        self.crosses_nodes && self.crosses_islands
+    }
+}
+
 /// Where the groups of one replica lie, and how many such replicas the pool holds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Placed {

@@ -57,3 +57,27 @@ pub enum KvDtype {
     /// Half a byte an element and one byte of scale for each 16.
     Nvfp4,
 }
+
+impl KvDtype {
+    /// The name in answers.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Fp32 => "fp32",
+            Self::Fp16 => "fp16",
+            Self::Bf16 => "bf16",
+            Self::Fp8 => "fp8",
+            Self::Fp8PerTokenHead => "fp8_per_token_head",
+            Self::Int8PerTokenHead => "int8_per_token_head",
+            Self::Fp8DsMla => "fp8_ds_mla",
+            Self::Nvfp4DsMla => "nvfp4_ds_mla",
+            Self::Nvfp4 => "nvfp4",
+        }
+    }
+
+    /// True for the formats that an fp8 cache would halve.
+    #[must_use]
+    pub const fn is_16_bit(self) -> bool {
+        matches!(self, Self::Fp16 | Self::Bf16)
+    }
+}

@@ -1,0 +1,304 @@
+//! The words: one sentence for the whole, and for each layout what to beware of and why it stands where it does.
+
+use super::candidate::{Candidate, whole};
+use super::input::{Objective, PlanInput};
+use super::plan::Warning;
+use super::replica::{Ground, sizes};
+use super::search::{Found, Ranked};
+use super::units::grouped;
+
+/// The answer in one or two sentences.
+#[must_use]
+pub fn answer(input: &PlanInput, found: &Found<'_>) -> String {
+    match found.ranked.first() {
+        Some(best) => found
+            .grounds
+            .get(best.ground)
+            .map_or_else(String::new, |ground| fits(input, found, ground, &best.candidate)),
+        None => nothing_fits(input, found),
+    }
+}
+
+fn fits(input: &PlanInput, found: &Found<'_>, ground: &Ground<'_>, best: &Candidate) -> String {
+    let context = ground.context().get();
+    let mut text = format!(
+        "{} on {} {}: {} KV tokens, {} of {}, TPOT {}.",
+        layout_name(best),
+        best.gpus(),
+        ground.gpu.short_name,
+        short(best.standing.kv_tokens_total),
+        counted(sequences_total(best), "sequence"),
+        short_context(context),
+        milliseconds(best.standing.tpot_s),
+    );
+    if best.idle_gpus > 0 {
+        text.push_str(&format!(" {} idle.", counted(best.idle_gpus, "GPU")));
+    }
+    if let Some(copying) = copying_alternative(found, best) {
+        text.push(' ');
+        text.push_str(&copying);
+    } else if best.replica.cache.replication_factor > 1.0 {
+        text.push_str(&format!(
+            " Every KV head is held {} times.",
+            factor(best.replica.cache.replication_factor)
+        ));
+    }
+    if !best.standing.serves {
+        text.push_str(&format!(
+            " It does not hold one sequence of {}: the longest is {} tokens.",
+            short_context(context),
+            grouped(best.replica.longest.get())
+        ));
+    }
+    if !best.standing.meets_slo {
+        let missed =
+            if found.ranked.iter().any(|r| r.candidate.standing.meets_slo) { "It" } else { "No layout" };
+        text.push_str(&format!(" {missed} does not meet the limits on {}.", limits(input)));
+    }
+    text
+}
+
+/// What the widest TP on as many GPUs would waste, where it copies KV heads and the best layout does not.
+fn copying_alternative(found: &Found<'_>, best: &Candidate) -> Option<String> {
+    let copies = |c: &Candidate| c.replica.cache.replication_factor;
+    let wider = found
+        .ranked
+        .iter()
+        .map(|r| &r.candidate)
+        .filter(|c| c.replica.shape.dcp == 1 && c.replica.shape.tp > best.replica.shape.tp)
+        .filter(|c| c.gpus() == best.gpus() && c.dp == 1 && c.replica.shape.pp == 1)
+        .filter(|c| copies(c) > copies(best))
+        .max_by_key(|c| c.replica.shape.tp)?;
+    Some(format!(
+        "TP={} would hold every KV head {} times: {} KV tokens.",
+        wider.replica.shape.tp,
+        factor(copies(wider)),
+        short(wider.standing.kv_tokens_total),
+    ))
+}
+
+fn nothing_fits(input: &PlanInput, found: &Found<'_>) -> String {
+    let mut text = format!("Nothing fits: {} on {}.", input.model.name, input.cluster);
+    // The near miss is the layout that lacks the fewest bytes.
+    let nearest = found
+        .refused
+        .iter()
+        .filter_map(|r| r.misfit.short_by.map(|bytes| (bytes, r)))
+        .min_by_key(|(bytes, _)| *bytes);
+    match nearest {
+        Some((bytes, refused)) => text.push_str(&format!(
+            " The nearest, {}, lacks {:.2} GiB on a GPU.",
+            sizes(&refused.shape),
+            bytes.gib()
+        )),
+        None => {
+            if let Some(first) = found.refused.first() {
+                text.push(' ');
+                text.push_str(&first.misfit.refusal.message);
+            }
+        }
+    }
+    text
+}
+
+fn limits(input: &PlanInput) -> String {
+    let named = [("TTFT", input.slo.ttft_ms), ("TPOT", input.slo.tpot_ms)];
+    let words: Vec<String> =
+        named.iter().filter_map(|(name, limit)| limit.map(|ms| format!("{name} ({ms} ms)"))).collect();
+    words.join(" and ")
+}
+
+/// What to beware of in a layout.
+#[must_use]
+pub fn layout_warnings(ground: &Ground<'_>, candidate: &Candidate) -> Vec<Warning> {
+    let mut list = Vec::new();
+    let mut warn = |code: &str, message: String| list.push(Warning { code: code.to_owned(), message });
+    let replica = &candidate.replica;
+    let shape = &replica.shape;
+    let copies = replica.cache.replication_factor;
+    if copies > 1.0 {
+        let held = candidate.standing.kv_tokens_total;
+        let sharded = whole(held as f64 * copies);
+        warn(
+            "kv_replicated",
+            format!(
+                "TP={} holds every KV head {} times ({} KV heads): {} KV tokens instead of about {} if the cache \
+                 could be split over all ranks, {} lost.",
+                shape.tp,
+                factor(copies),
+                ground.input.model.kv_heads,
+                grouped(held),
+                grouped(sharded),
+                grouped(sharded.saturating_sub(held)),
+            ),
+        );
+    }
+    if replica.placed.tp.is_over_fabric() {
+        warn(
+            "tp_crosses_nodes",
+            format!(
+                "TP={} crosses nodes over {}: every one of {} all-reduces a pass waits for it.",
+                shape.tp, replica.placed.tp.link.key, candidate.all_reduces_per_pass
+            ),
+        );
+    }
+    if candidate.idle_gpus > 0 {
+        warn("idle_gpus", format!("{} of the pool stay idle.", counted(candidate.idle_gpus, "GPU")));
+    }
+    if !candidate.standing.serves {
+        warn(
+            "context_does_not_fit",
+            format!(
+                "Not one sequence of {} tokens fits; the longest is {} tokens.",
+                grouped(ground.context().get()),
+                grouped(replica.longest.get())
+            ),
+        );
+    }
+    if ground.context() > ground.settings.max_model_len {
+        warn(
+            "context_exceeds_max_model_len",
+            format!(
+                "The asked context of {} tokens is longer than max_model_len ({}): the engine refuses such requests.",
+                grouped(ground.context().get()),
+                grouped(ground.settings.max_model_len.get())
+            ),
+        );
+    }
+    if whole(candidate.sequences_at_context) > ground.settings.max_num_seqs {
+        warn(
+            "max_num_seqs_binds",
+            format!(
+                "The cache would hold {} sequences, max_num_seqs admits {}.",
+                grouped(whole(candidate.sequences_at_context)),
+                grouped(ground.settings.max_num_seqs)
+            ),
+        );
+    }
+    if candidate.concurrency < ground.input.workload.concurrency {
+        warn(
+            "concurrency_exceeds_capacity",
+            format!(
+                "{} requests were asked for at once and {} run; the others wait.",
+                grouped(ground.input.workload.concurrency),
+                grouped(candidate.concurrency)
+            ),
+        );
+    }
+    if ground.gpu.memory_assumed && !ground.input.overrides.has("gpu_memory_bytes") {
+        warn(
+            "gpu_memory_assumed",
+            format!(
+                "No driver figure is known for {}: its memory is derived from the marketing size.",
+                ground.gpu.name
+            ),
+        );
+    }
+    list
+}
+
+/// Why a layout stands where it does.
+#[must_use]
+pub fn reasons(ground: &Ground<'_>, ranked: &Ranked, found: &Found<'_>) -> Vec<String> {
+    let candidate = &ranked.candidate;
+    let replica = &candidate.replica;
+    let standing = &candidate.standing;
+    let mut list = vec![merit(ground.input.objective, candidate)];
+    if let Some(best) = found.ranked.first().map(|r| &r.candidate)
+        && best.standing != *standing
+    {
+        list.push(format!(
+            "Against the first ({}): {} the KV tokens, {} the TPOT, {} the tokens per second.",
+            layout_name(best),
+            times(standing.kv_tokens_total as f64 / best.standing.kv_tokens_total as f64),
+            times(standing.tpot_s / best.standing.tpot_s),
+            times(standing.tokens_per_s / best.standing.tokens_per_s),
+        ));
+    }
+    if let Some(stage) = replica.weights.get(replica.capacity.binding_stage) {
+        list.push(format!(
+            "Weights take {:.1} of {:.1} GiB on a GPU{}; {:.1} GiB are left for the cache.",
+            stage.bytes.gib(),
+            replica.budget.budget.gib(),
+            if replica.stages.len() > 1 {
+                format!(" of stage {}, the fullest", replica.capacity.binding_stage)
+            } else {
+                String::new()
+            },
+            replica.kv_bytes.get(replica.capacity.binding_stage).map_or(0.0, |b| b.gib()),
+        ));
+    }
+    list.push(format!("A decode step is bound by {}.", candidate.timing.decode.bound()));
+    if ranked.pareto {
+        list.push("No other layout gives both more tokens per second and GPU and a shorter TPOT.".to_owned());
+    }
+    list
+}
+
+fn merit(objective: Objective, candidate: &Candidate) -> String {
+    let s = &candidate.standing;
+    let tokens = short(s.kv_tokens_total);
+    let speed = format!("{:.0} output tokens/s", s.tokens_per_s);
+    let tpot = milliseconds(s.tpot_s);
+    match objective {
+        Objective::Capacity => format!("Holds {tokens} KV tokens."),
+        Objective::Throughput => format!("Gives {speed} at {} sequences.", candidate.concurrency),
+        Objective::Latency => format!("TPOT {tpot}, TTFT {}.", milliseconds(s.ttft_s)),
+        Objective::Cost => match s.usd_per_hour {
+            Some(usd) => format!("Gives {speed} for {usd:.2} USD an hour."),
+            None => format!("Gives {speed} on {} GPUs; no price is known.", candidate.gpus()),
+        },
+        Objective::Balanced => format!("Balances {speed}, {tokens} KV tokens and TPOT {tpot}."),
+    }
+}
+
+/// "2 × (TP=8)" or "TP=8 × PP=2".
+#[must_use]
+pub fn layout_name(candidate: &Candidate) -> String {
+    let one = sizes(&candidate.replica.shape);
+    if candidate.dp > 1 { format!("{one} × DP={}", candidate.dp) } else { one }
+}
+
+/// Whole sequences of the asked context over the deployment.
+fn sequences_total(candidate: &Candidate) -> u64 {
+    whole(candidate.sequences_at_context).saturating_mul(candidate.caches())
+}
+
+/// 3,300,000 as "3.3M".
+#[must_use]
+pub fn short(n: u64) -> String {
+    let figure = n as f64;
+    match n {
+        0..10_000 => grouped(n),
+        10_000..1_000_000 => format!("{:.0}k", figure / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1}M", figure / 1e6),
+        _ => format!("{:.1}B", figure / 1e9),
+    }
+}
+
+/// 32,768 as "32k": contexts are counted in 1,024 tokens.
+fn short_context(tokens: u64) -> String {
+    if tokens >= 1024 && tokens.is_multiple_of(1024) {
+        format!("{}k", tokens / 1024)
+    } else {
+        grouped(tokens)
+    }
+}
+
+fn counted(n: u64, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{} {what}s", grouped(n)) }
+}
+
+fn milliseconds(seconds: f64) -> String {
+    let ms = seconds * 1e3;
+    if ms >= 100.0 { format!("{ms:.0} ms") } else { format!("{ms:.1} ms") }
+}
+
+/// A factor of copies: "2" or "1.6".
+fn factor(copies: f64) -> String {
+    if copies.fract() == 0.0 { format!("{copies:.0}") } else { format!("{copies:.2}") }
+}
+
+fn times(ratio: f64) -> String {
+    format!("{ratio:.2}×")
+}

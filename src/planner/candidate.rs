@@ -1,0 +1,124 @@
+//! A replica multiplied over a pool, with its speed: what the ranking compares.
+
+use super::input::{LatencyModel, PlanInput};
+use super::latency::load::stage_loads;
+use super::latency::{LatencyInput, Timing, roofline};
+use super::ranking::Standing;
+use super::replica::{Ground, Replica};
+use super::units::{Bytes, Tokens};
+
+/// A layout that works.
+#[derive(Debug, Clone)]
+pub struct Candidate {
+    pub replica: Replica,
+    /// Independent replicas.
+    pub dp: u64,
+    pub idle_gpus: u64,
+    /// Sequences of the asked context in one engine's cache, as a fraction.
+    pub sequences_at_context: f64,
+    /// Sequences decoded at once over the deployment.
+    pub concurrency: u64,
+    pub timing: Timing,
+    pub all_reduces_per_pass: f64,
+    pub tokens_per_s: f64,
+    pub requests_per_s: f64,
+    pub standing: Standing,
+}
+
+impl Candidate {
+    /// GPUs in use.
+    #[must_use]
+    pub fn gpus(&self) -> u64 {
+        self.replica.shape.gpus().saturating_mul(self.dp)
+    }
+
+    /// Engine caches in the deployment: one for each replica and attention-DP group.
+    #[must_use]
+    pub fn caches(&self) -> u64 {
+        self.dp.saturating_mul(self.replica.shape.attention_dp)
+    }
+}
+
+impl Ground<'_> {
+    /// The length at which sequences are counted.
+    #[must_use]
+    pub fn context(&self) -> Tokens {
+        self.input.workload.context_tokens.map_or(self.settings.max_model_len, Tokens)
+    }
+
+    /// Multiply a replica `dp` times and time it under the load of the request.
+    #[must_use]
+    pub fn candidate(&self, replica: &Replica, dp: u64) -> Candidate {
+        let shape = replica.shape;
+        let caches = dp.saturating_mul(shape.attention_dp).max(1);
+        let sequences_at_context = replica.cache.sequences_at(replica.capacity.blocks, self.context());
+        let room = whole(sequences_at_context).min(self.settings.max_num_seqs).saturating_mul(caches);
+        let concurrency = self.input.workload.concurrency.min(room).max(1);
+        let stages = stage_loads(&self.input.model, replica);
+        let all_reduces_per_pass =
+            if shape.tp > 1 { 2.0 * self.input.model.layers.len() as f64 } else { 0.0 };
+        let latency = LatencyInput {
+            shape: &replica.shape,
+            stages: &stages,
+            hidden_size: self.input.model.hidden_size as f64,
+            all_reduces_per_pass,
+            batch: (concurrency as f64 / caches as f64).max(1.0),
+            input_tokens: self.input.workload.input_tokens as f64,
+            context_tokens: self.context().as_f64(),
+            chunk_tokens: self.settings.max_num_batched_tokens as f64,
+        };
+        let timing = match self.input.latency_model {
+            LatencyModel::Roofline | LatencyModel::Calibrated => {
+                roofline::estimate(&latency, &self.constants(replica))
+            }
+        };
+        let tpot_s = timing.decode.total_s();
+        let tokens_per_s = concurrency as f64 / tpot_s;
+        let request_s = timing.ttft_s + self.input.workload.output_tokens.saturating_sub(1) as f64 * tpot_s;
+        let usd_per_hour = self.usd_per_gpu_hour().map(|usd| usd * (shape.gpus().saturating_mul(dp)) as f64);
+        let standing = Standing {
+            serves: sequences_at_context >= 1.0,
+            meets_slo: meets(self.input, &timing),
+            kv_tokens_total: replica.capacity.tokens.get().saturating_mul(caches),
+            tokens_per_s,
+            tpot_s,
+            ttft_s: timing.ttft_s,
+            usd_per_hour,
+            gpus: shape.gpus().saturating_mul(dp),
+            tp_crosses_nodes: replica.placed.tp.is_over_fabric(),
+            shape,
+            dp,
+            engine: self.engine,
+            pool: self.pool_index,
+        };
+        Candidate {
+            dp,
+            idle_gpus: self.pool.gpus().saturating_sub(standing.gpus),
+            sequences_at_context,
+            concurrency,
+            all_reduces_per_pass,
+            tokens_per_s,
+            requests_per_s: concurrency as f64 / request_s,
+            timing,
+            standing,
+            replica: replica.clone(),
+        }
+    }
+
+    /// Price of one GPU: the caller's, or the pool's.
+    #[must_use]
+    pub fn usd_per_gpu_hour(&self) -> Option<f64> {
+        self.input.overrides.number("usd_per_gpu_hour").or(self.pool.usd_per_gpu_hour)
+    }
+}
+
+fn meets(input: &PlanInput, timing: &Timing) -> bool {
+    let within = |limit: Option<f64>, seconds: f64| limit.is_none_or(|ms| seconds * 1e3 <= ms);
+    within(input.slo.ttft_ms, timing.ttft_s) && within(input.slo.tpot_ms, timing.decode.total_s())
+}
+
+/// The whole part of a fraction of sequences.
+#[must_use]
+pub fn whole(sequences: f64) -> u64 {
+    Bytes::from_f64(sequences).get()
+}

@@ -1,0 +1,220 @@
+//! One shape on one pool under one engine: what it weighs, what is left, what that holds.
+
+use std::ops::Range;
+
+use super::engine::{
+    CacheCapacity, CacheLayout, EngineRules, MemoryBudget, Refusal, RefusalCode, ResolvedSettings,
+};
+use super::hardware::{Gpu, NodePool};
+use super::input::PlanInput;
+use super::layout::Shape;
+use super::layout::place::{Placed, place};
+use super::model::sharded::{ShardedWeights, StageWeights};
+use super::units::{Bytes, Tokens};
+
+/// Where shapes are judged: an engine's rules on the GPUs of one pool.
+pub struct Ground<'a> {
+    pub input: &'a PlanInput,
+    pub rules: &'static dyn EngineRules,
+    pub settings: ResolvedSettings,
+    pub pool: &'a NodePool,
+    /// The pool's GPU, with the caller's own memory figure where one is given.
+    pub gpu: Gpu,
+    /// Place of the engine and the pool in the request.
+    pub engine: usize,
+    pub pool_index: usize,
+    /// The plain model was asked for: tokens are counted, not blocks, and a pool that is too small for
+    /// one request of `max_model_len` is shown instead of refused.
+    pub plain: bool,
+}
+
+/// A shape that fits.
+#[derive(Debug, Clone)]
+pub struct Replica {
+    pub shape: Shape,
+    /// Layers of each stage.
+    pub stages: Vec<Range<usize>>,
+    pub weights: Vec<StageWeights>,
+    pub budget: MemoryBudget,
+    /// Bytes left for the cache on one GPU of each stage.
+    pub kv_bytes: Vec<Bytes>,
+    pub cache: CacheLayout,
+    pub capacity: CacheCapacity,
+    pub placed: Placed,
+    /// The longest single sequence.
+    pub longest: Tokens,
+}
+
+/// A shape that does not work, and by how much when memory is the reason.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Misfit {
+    pub refusal: Refusal,
+    pub short_by: Option<Bytes>,
+}
+
+impl From<Refusal> for Misfit {
+    fn from(refusal: Refusal) -> Self {
+        Self { refusal, short_by: None }
+    }
+}
+
+impl Ground<'_> {
+    /// Judge one shape: the engine's rules, then room on the cluster, then memory, then the cache.
+    ///
+    /// # Errors
+    /// The first of these that fails, with its numbers.
+    pub fn replica(&self, shape: &Shape, sharded: &ShardedWeights) -> Result<Replica, Misfit> {
+        let model = &self.input.model;
+        if let Some(refusal) = self.rules.refuse(model, shape, &self.gpu, &self.settings) {
+            return Err(refusal.into());
+        }
+        let stages = self
+            .rules
+            .pipeline_split(model.layers.len(), shape.pp, &self.settings)
+            .ok_or_else(|| more_stages_than_layers(shape, model.layers.len()))?;
+        let placed = place(self.pool, shape).ok_or_else(|| not_enough_gpus(shape, self.pool))?;
+        let weights = stage_weights(sharded, &stages);
+        let budget = self.budget(shape, &stages, &weights);
+        let kv_bytes = self.cache_bytes(&weights, &budget, shape)?;
+        let cache = self.rules.cache_layout(model, shape, &self.gpu, &self.settings, &stages)?;
+        let capacity = self.capacity(&cache, &kv_bytes, shape)?;
+        let longest = cache.longest_sequence(capacity.blocks, Tokens(model.context_length.max(1)));
+        Ok(Replica { shape: *shape, stages, weights, budget, kv_bytes, cache, capacity, placed, longest })
+    }
+
+    /// The engine's budget, with the items that the caller gave outright.
+    fn budget(&self, shape: &Shape, stages: &[Range<usize>], weights: &[StageWeights]) -> MemoryBudget {
+        let bytes: Vec<Bytes> = weights.iter().map(|w| w.bytes).collect();
+        let mut budget =
+            self.rules.memory(&self.input.model, shape, &self.gpu, &self.settings, stages, &bytes);
+        let given = |name| self.input.overrides.number(name).map(Bytes::from_f64);
+        for items in &mut budget.stages {
+            items.take_given(
+                given("reserve_bytes"),
+                given("activation_bytes"),
+                given("runtime_bytes"),
+                given("cuda_graph_bytes"),
+            );
+        }
+        budget
+    }
+
+    /// What each stage leaves for the cache: given outright, or the budget less everything else.
+    fn cache_bytes(
+        &self,
+        weights: &[StageWeights],
+        budget: &MemoryBudget,
+        shape: &Shape,
+    ) -> Result<Vec<Bytes>, Misfit> {
+        let mut left = Vec::with_capacity(weights.len());
+        for (stage, (weights, items)) in weights.iter().zip(&budget.stages).enumerate() {
+            let used = weights.bytes + items.total();
+            match (self.settings.kv_cache_memory_bytes, budget.kv_bytes(used)) {
+                (Some(given), _) => left.push(given),
+                (None, Some(bytes)) if bytes > Bytes::ZERO => left.push(bytes),
+                (None, _) => return Err(self.weights_do_not_fit(stage, weights, used, budget, shape)),
+            }
+        }
+        Ok(left)
+    }
+
+    fn capacity(
+        &self,
+        cache: &CacheLayout,
+        kv_bytes: &[Bytes],
+        shape: &Shape,
+    ) -> Result<CacheCapacity, Misfit> {
+        match cache.capacity(kv_bytes, &self.settings) {
+            Ok(capacity) => Ok(capacity),
+            Err(_) if self.plain => Ok(cache.unchecked_capacity(kv_bytes, &self.settings)),
+            Err(small) => Err(Misfit {
+                short_by: Some(small.needed_bytes - small.available_bytes),
+                refusal: Refusal::new(
+                    RefusalCode::KvCacheTooSmall,
+                    format!(
+                        "{}: one request of {} needs {:.2} GiB of cache on a GPU of stage {} and {:.2} GiB are \
+                         left; the longest that fits is {}. Lower max_model_len to that, or use more GPUs.",
+                        sizes(shape),
+                        self.settings.max_model_len,
+                        small.needed_bytes.gib(),
+                        small.stage,
+                        small.available_bytes.gib(),
+                        small.longest,
+                    ),
+                ),
+            }),
+        }
+    }
+
+    fn weights_do_not_fit(
+        &self,
+        stage: usize,
+        weights: &StageWeights,
+        used: Bytes,
+        budget: &MemoryBudget,
+        shape: &Shape,
+    ) -> Misfit {
+        let short_by = used - budget.budget + Bytes(1);
+        Misfit {
+            short_by: Some(short_by),
+            refusal: Refusal::new(
+                RefusalCode::WeightsDoNotFit,
+                format!(
+                    "{}: weights take {:.2} GiB on each GPU of stage {stage} and the rest {:.2} GiB, of {:.2} GiB \
+                     that the engine may use of a {}: {:.2} GiB too much.",
+                    sizes(shape),
+                    weights.bytes.gib(),
+                    (used - weights.bytes).gib(),
+                    budget.budget.gib(),
+                    self.gpu.short_name,
+                    short_by.gib(),
+                ),
+            ),
+        }
+    }
+}
+
+/// Weights of one rank of each stage; the first holds the embedding, the last the head.
+fn stage_weights(sharded: &ShardedWeights, stages: &[Range<usize>]) -> Vec<StageWeights> {
+    let last = stages.len().saturating_sub(1);
+    stages
+        .iter()
+        .enumerate()
+        .map(|(i, layers)| sharded.stage(layers.start, layers.end, i == 0, i == last))
+        .collect()
+}
+
+fn more_stages_than_layers(shape: &Shape, layers: usize) -> Refusal {
+    let layers = layers as u64;
+    Refusal::new(
+        RefusalCode::MoreStagesThanLayers,
+        format!("PP={} leaves a stage without layers: the model has {layers}.", shape.pp),
+    )
+    .nearest(Some(Shape { pp: layers.max(1), ..*shape }))
+}
+
+fn not_enough_gpus(shape: &Shape, pool: &NodePool) -> Refusal {
+    Refusal::new(
+        RefusalCode::NotEnoughGpus,
+        format!(
+            "{} needs {} GPUs for one replica and the pool has {}.",
+            sizes(shape),
+            shape.gpus(),
+            pool.gpus()
+        ),
+    )
+}
+
+/// "TP=8 × PP=2", with the other sizes where they are not 1.
+#[must_use]
+pub fn sizes(shape: &Shape) -> String {
+    let mut text = format!("TP={}", shape.tp);
+    for (name, size) in
+        [("PP", shape.pp), ("attention DP", shape.attention_dp), ("EP", shape.ep), ("DCP", shape.dcp)]
+    {
+        if size > 1 {
+            text.push_str(&format!(" × {name}={size}"));
+        }
+    }
+    text
+}
