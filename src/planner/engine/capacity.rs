@@ -1,5 +1,8 @@
 //! How bytes become blocks, tokens and sequences: the inverse of an engine's cache allocator.
 
+use smallvec::SmallVec;
+
+use crate::planner::model::dtype::KvDtype;
 use crate::planner::units::{Bytes, Tokens};
 
 use super::ResolvedSettings;
@@ -49,14 +52,28 @@ pub struct CacheGroup {
     pub kind: &'static str,
     /// Equal groups in a row.
     pub count: u64,
-    /// Layers of the fullest of them, over all stages.
-    pub layers: u64,
     /// Tokens of a block; for states the tokens between two states.
     pub block_size: u64,
-    /// Bytes of one block of one layer on one rank.
-    pub page_bytes: Bytes,
+    /// The layers of each of them, over all stages, by size of page.
+    pub members: SmallVec<[GroupMember; 1]>,
     /// Blocks that a request takes in each of them.
     pub need: BlocksNeeded,
+}
+
+/// Layers of a group with equal pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GroupMember {
+    pub layers: u64,
+    /// Bytes of one block of one layer on one rank, padding included.
+    pub page_bytes: Bytes,
+}
+
+impl CacheGroup {
+    /// Layers of the group, over all stages.
+    #[must_use]
+    pub fn layers(&self) -> u64 {
+        self.members.iter().fold(0, |sum, m| sum.saturating_add(m.layers))
+    }
 }
 
 /// The cache of one rank of a shape. Vectors by stage have one entry per pipeline stage.
@@ -82,6 +99,8 @@ pub struct CacheLayout {
     pub state_bytes: Vec<Bytes>,
     /// What "tokens" in the engine's log line means.
     pub token_figure: TokenFigure,
+    /// Format in which the backend stores the cache.
+    pub stored_dtype: KvDtype,
 }
 
 /// How an engine turns blocks into the tokens it prints.
@@ -252,9 +271,11 @@ mod tests {
             groups: vec![CacheGroup {
                 kind: "full",
                 count: 1,
-                layers: 32,
                 block_size,
-                page_bytes: Bytes(block_bytes / 32),
+                members: SmallVec::from_iter([GroupMember {
+                    layers: 32,
+                    page_bytes: Bytes(block_bytes / 32),
+                }]),
                 need: BlocksNeeded::EveryToken { block: block_size, shards: 1 },
             }],
             block_size,
@@ -266,6 +287,7 @@ mod tests {
             token_bytes_logical: Bytes(131_072),
             state_bytes: vec![Bytes::ZERO],
             token_figure: TokenFigure::ConcurrencyTimesLength,
+            stored_dtype: KvDtype::Bf16,
         }
     }
 

@@ -5,6 +5,7 @@
 //! kinds of layers; nothing loops over tokens or GPUs.
 
 pub mod capacity;
+pub mod divisions;
 pub mod memory;
 pub mod refusal;
 pub mod settings;

@@ -49,6 +49,8 @@ pub enum RefusalCode {
     ArchitectureRemoved,
     /// A cache format that the engine does not know, or not for this model.
     KvCacheDtypeNotSupported,
+    /// Cache kinds of one model that the engine cannot bring together.
+    CacheLayoutNotSupported,
     /// A setting outside what the engine takes.
     SettingInvalid,
     /// One request of `max_model_len` tokens does not fit the cache.
@@ -85,6 +87,7 @@ impl RefusalCode {
             Self::ArchitectureUnknown => "architecture_unknown",
             Self::ArchitectureRemoved => "architecture_removed",
             Self::KvCacheDtypeNotSupported => "kv_cache_dtype_not_supported",
+            Self::CacheLayoutNotSupported => "cache_layout_not_supported",
             Self::SettingInvalid => "setting_invalid",
             Self::KvCacheTooSmall => "kv_cache_too_small",
             Self::WeightsDoNotFit => "weights_do_not_fit",

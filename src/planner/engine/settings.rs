@@ -2,6 +2,8 @@
 
 use crate::planner::estimate::Assumption;
 use crate::planner::model::dtype::KvDtype;
+
+use super::divisions::Division;
 use crate::planner::units::{Bytes, Tokens};
 
 /// What the engine runs with, after its own defaults for this model and GPU.
@@ -19,6 +21,8 @@ pub struct ResolvedSettings {
     pub kv_dtype: KvDtype,
     /// True when the checkpoint's declaration decided it.
     pub kv_dtype_declared: bool,
+    /// True when the caller named a format.
+    pub kv_dtype_given: bool,
     pub max_model_len: Tokens,
     pub max_num_seqs: u64,
     pub max_num_batched_tokens: u64,
@@ -34,6 +38,9 @@ pub struct ResolvedSettings {
     pub enforce_eager: bool,
     pub num_speculative_tokens: u64,
     pub pp_layer_partition: Option<Vec<u64>>,
+    /// Sizes of the model that ranks must divide, in the order in which the engine meets them: read off the ledger once,
+    /// since a search asks for thousands of shapes.
+    pub divisions: Vec<Division>,
     /// Choices that were made for the caller, for the answer.
     pub assumptions: Vec<Assumption>,
 }

@@ -95,8 +95,9 @@ impl ModelSpec {
     }
 }
 
-/// The dimensions that one tensor is cut along.
-fn of_tensor(tensor: &Tensor) -> Vec<ShardedDimension> {
+/// The dimensions that one tensor is cut along: outputs first.
+#[must_use]
+pub fn of_tensor(tensor: &Tensor) -> Vec<ShardedDimension> {
     let cut_by = if tensor.sharing == Sharing::Experts { CutBy::Experts } else { CutBy::Tensor };
     let block = tensor.storage.extras.iter().find_map(|extra| match extra {
         Extra::Block { rows, cols, .. } if *rows > 1 => Some((*rows, *cols, false)),

@@ -1,81 +1,288 @@
-//! The cache of one rank: pages, groups and blocks.
+//! The cache of one rank: from the layers of a model to groups, blocks and bytes.
 
 use std::ops::Range;
 
-use crate::planner::engine::capacity::{BlocksNeeded, CacheGroup, TokenFigure};
+use smallvec::SmallVec;
+
+use super::backend::{self, Traits};
+use super::groups::{self, Bucket};
+use super::pages::{self, Page, PageRules};
+use crate::planner::engine::capacity::{CacheGroup, GroupMember, TokenFigure};
 use crate::planner::engine::{CacheLayout, Refusal, RefusalCode, ResolvedSettings};
 use crate::planner::hardware::Gpu;
 use crate::planner::layout::Shape;
 use crate::planner::model::ModelSpec;
 use crate::planner::model::cache::LayerCache;
+use crate::planner::model::dtype::KvDtype;
 use crate::planner::units::Bytes;
 
-/// A uniform cache: every layer keeps every token.
+/// Tokens that may be scheduled at once: `batches * Q`, with `P + 1` batches under async scheduling, else `P`.
+fn in_flight_tokens(shape: &Shape, settings: &ResolvedSettings) -> u64 {
+    shape
+        .pp
+        .saturating_add(u64::from(settings.async_scheduling))
+        .saturating_mul(settings.max_num_batched_tokens)
+}
+
+/// The cache of one rank of `shape`.
 pub fn layout(
     model: &ModelSpec,
     shape: &Shape,
-    _gpu: &Gpu,
+    gpu: &Gpu,
     settings: &ResolvedSettings,
     stages: &[Range<usize>],
 ) -> Result<CacheLayout, Refusal> {
-    let block_size = settings.block_size.unwrap_or(16);
+    let traits = Traits::of(model);
+    let stored = backend::stored_dtype(model, gpu, settings, traits)?;
+    let rules = page_rules(model, shape, gpu, settings, stored, traits);
+    let by_kind: Vec<SmallVec<[Page; 5]>> = model
+        .kinds
+        .iter()
+        .map(|kind| {
+            kind.caches
+                .iter()
+                .flat_map(|cache| pages::pages(cache, &rules, states_kept(model, gpu, settings, cache)))
+                .collect()
+        })
+        .collect();
+    let runs = runs(model, stages);
+    let counted = groups::count(
+        runs.iter().filter_map(|(stage, kind, n)| Some((*stage, *n, by_kind.get(*kind)?.as_slice()))),
+        stages.len(),
+    );
+    let (token_bytes, state_bytes) = by_stage(&counted, stages.len());
+    let buckets = groups::group(counted, traits.compressed, settings.disable_hybrid_kv_cache_manager)
+        .map_err(|cannot| {
+            Refusal::new(
+                RefusalCode::CacheLayoutNotSupported,
+                format!(
+                    "cache pages of {} B and {} B cannot share blocks: vLLM pads no latent cache",
+                    cannot.page, cannot.largest
+                ),
+            )
+        })?;
+    let in_flight = in_flight_tokens(shape, settings);
+    let block_bytes = (0..stages.len())
+        .map(|stage| Bytes(buckets.iter().map(|b| b.block_bytes(stage)).max().unwrap_or(0)))
+        .collect();
+    let logical = logical_token_bytes(model, stored);
+    Ok(CacheLayout {
+        groups: buckets.iter().flat_map(|b| cache_groups(b, shape.dcp, in_flight)).collect(),
+        block_size: rules.block,
+        block_bytes,
+        reserved_blocks: 1,
+        kv_heads_per_rank: kv_heads_per_rank(model, shape.tp),
+        replication_factor: replication(&token_bytes, logical, shape),
+        token_bytes,
+        token_bytes_logical: logical,
+        state_bytes,
+        token_figure: TokenFigure::ConcurrencyTimesLength,
+        stored_dtype: stored,
+    })
+}
+
+/// Sizes that hold for all layers: the block of attention layers, raised in hybrids until a page holds one state.
+///
+/// `a = max(configured block, 128 for latents)`, made a multiple of the checkpoint alignment while prefixes are cached;
+/// `B = a * ceil(state bytes / (a * attention bytes per token))`; a state's page is padded to `B` tokens of attention
+/// (`platforms/interface.py` `_align_hybrid_block_size`).
+fn page_rules(
+    model: &ModelSpec,
+    shape: &Shape,
+    gpu: &Gpu,
+    settings: &ResolvedSettings,
+    stored: KvDtype,
+    traits: Traits,
+) -> PageRules {
     let tp = shape.tp.max(1);
-    let mut rank_bytes = Vec::with_capacity(model.kinds.len());
-    let mut whole_bytes = Vec::with_capacity(model.kinds.len());
-    let mut heads_per_rank = 1;
-    for kind in &model.kinds {
-        let (mut rank, mut whole) = (0_u64, 0_u64);
-        for cache in &kind.caches {
-            match cache {
-                LayerCache::Heads { kv_heads, key_size, value_size, .. } => {
-                    let heads = kv_heads.checked_div(tp).unwrap_or(0).max(1);
-                    heads_per_rank = heads;
-                    let head = key_size.saturating_add(*value_size).saturating_mul(2);
-                    rank = rank.saturating_add(heads.saturating_mul(head));
-                    whole = whole.saturating_add(kv_heads.saturating_mul(head));
+    let mut rules = PageRules {
+        tp,
+        kv_dtype: stored,
+        block: backend::attention_block(gpu, settings, stored, traits),
+        state_block: settings.max_model_len.get(),
+        state_page: 0,
+        draft_tokens: settings.num_speculative_tokens,
+    };
+    if !traits.states || backend::attention_free(model) {
+        return rules;
+    }
+    let caches = || model.kinds.iter().flat_map(|k| &k.caches);
+    let states = || caches().filter_map(|c| if let LayerCache::State(s) = c { Some(s) } else { None });
+    let largest = states().map(|s| pages::state_bytes(s, tp, rules.draft_tokens)).max().unwrap_or(0);
+    if let Some(row) = caches().find_map(|c| attention_row(c, tp, stored)).filter(|row| *row > 0) {
+        let mut unit = if traits.latent { rules.block.max(128) } else { rules.block }.max(1);
+        if settings.prefix_caching {
+            for state in states() {
+                unit = lcm(unit, backend::checkpoints(model, gpu, state).alignment);
+            }
+        }
+        let blocks = largest.div_ceil(unit.saturating_mul(row).max(1));
+        rules.block = unit.saturating_mul(blocks.max(1));
+        rules.state_page = rules.block.saturating_mul(row);
+    }
+    if settings.prefix_caching {
+        rules.state_block = rules.block;
+    }
+    rules
+}
+
+/// Bytes of one token of an attention layer on a rank; `None` for other caches.
+fn attention_row(cache: &LayerCache, tp: u64, stored: KvDtype) -> Option<u64> {
+    match cache {
+        LayerCache::Heads { kv_heads, key_size, value_size, .. } => {
+            Some(pages::heads_row(pages::heads_on_rank(*kv_heads, tp), *key_size, *value_size, stored))
+        }
+        LayerCache::Latent { kv_lora_rank, rope, .. } => {
+            Some(pages::latent_row(*kv_lora_rank, *rope, stored))
+        }
+        LayerCache::Indexer { .. } | LayerCache::Compressed { .. } | LayerCache::State(_) => None,
+    }
+}
+
+/// States that a request keeps: 1 without prefix caching, else 2 and those of checkpoints; and one for each draft token.
+fn states_kept(model: &ModelSpec, gpu: &Gpu, settings: &ResolvedSettings, cache: &LayerCache) -> u64 {
+    let LayerCache::State(state) = cache else { return 0 };
+    let kept = if settings.prefix_caching && !backend::attention_free(model) {
+        2_u64.saturating_add(backend::checkpoints(model, gpu, state).blocks)
+    } else {
+        1
+    };
+    kept.saturating_add(settings.num_speculative_tokens)
+}
+
+/// Runs of layers of one kind on one stage, in order: (stage, kind, layers).
+fn runs(model: &ModelSpec, stages: &[Range<usize>]) -> Vec<(usize, usize, u64)> {
+    let mut runs: Vec<(usize, usize, u64)> = Vec::new();
+    for (stage, layers) in stages.iter().enumerate() {
+        for kind in model.layers.get(layers.clone()).unwrap_or(&[]) {
+            match runs.last_mut() {
+                Some((s, k, n)) if *s == stage && k == kind => *n = n.saturating_add(1),
+                _ => runs.push((stage, *kind, 1)),
+            }
+        }
+    }
+    runs
+}
+
+/// Bytes of one token and of one sequence's states on each stage.
+fn by_stage(counted: &[groups::Counted], stages: usize) -> (Vec<Bytes>, Vec<Bytes>) {
+    let mut tokens = vec![0.0; stages];
+    let mut states = vec![Bytes::ZERO; stages];
+    for c in counted {
+        for (stage, layers) in c.by_stage.iter().enumerate() {
+            let bytes = Bytes(c.page.bytes) * *layers;
+            match c.page.class {
+                pages::Class::State { count } => {
+                    if let Some(sum) = states.get_mut(stage) {
+                        *sum += bytes * count;
+                    }
                 }
-                LayerCache::Latent { kv_lora_rank, rope, .. } => {
-                    let bytes = kv_lora_rank.saturating_add(*rope).saturating_mul(2);
-                    rank = rank.saturating_add(bytes);
-                    whole = whole.saturating_add(bytes);
-                }
+                // the window of DeepSeek-V4 does not grow with the sequence
+                pages::Class::LatentWindow { .. } => {}
                 _ => {
-                    return Err(Refusal::new(
-                        RefusalCode::ArchitectureUnknown,
-                        format!("no cache rule yet for {}", kind.name),
-                    ));
+                    if let Some(sum) = tokens.get_mut(stage) {
+                        *sum += bytes.as_f64() / Bytes(c.page.block.max(1)).as_f64();
+                    }
                 }
             }
         }
-        rank_bytes.push(rank);
-        whole_bytes.push(whole);
     }
-    let of = |bytes: &[u64], layer: &usize| Bytes(bytes.get(*layer).copied().unwrap_or(0));
-    let token_bytes: Vec<Bytes> = stages
+    (tokens.into_iter().map(Bytes::from_f64).collect(), states)
+}
+
+/// Bytes of one token over all layers, one copy.
+fn logical_token_bytes(model: &ModelSpec, stored: KvDtype) -> Bytes {
+    let rows: Vec<f64> = model
+        .kinds
         .iter()
-        .map(|r| model.layers.get(r.clone()).unwrap_or(&[]).iter().map(|l| of(&rank_bytes, l)).sum())
+        .map(|kind| {
+            kind.caches
+                .iter()
+                .map(|cache| match cache {
+                    LayerCache::Indexer { head_size } => Bytes(pages::indexer_row(*head_size)).as_f64(),
+                    LayerCache::Compressed { .. } => {
+                        let rules = PageRules {
+                            tp: 1,
+                            kv_dtype: stored,
+                            block: 256,
+                            state_block: 0,
+                            state_page: 0,
+                            draft_tokens: 0,
+                        };
+                        pages::pages(cache, &rules, 0)
+                            .iter()
+                            .filter(|p| p.class == pages::Class::Latent)
+                            .map(|p| Bytes(p.bytes).as_f64() / Bytes(p.block.max(1)).as_f64())
+                            .sum()
+                    }
+                    other => attention_row(other, 1, stored).map_or(0.0, |row| Bytes(row).as_f64()),
+                })
+                .sum()
+        })
         .collect();
-    let logical: Bytes = model.layers.iter().map(|l| of(&whole_bytes, l)).sum();
-    let on_ranks: Bytes = token_bytes.iter().copied().sum();
-    let layers = model.layers.len() as u64;
-    Ok(CacheLayout {
-        groups: vec![CacheGroup {
-            kind: if model.mla { "latent" } else { "full" },
-            count: 1,
-            layers,
-            block_size,
-            page_bytes: on_ranks * block_size / layers,
-            need: BlocksNeeded::EveryToken { block: block_size, shards: shape.dcp },
-        }],
-        block_size,
-        block_bytes: token_bytes.iter().map(|b| *b * block_size).collect(),
-        reserved_blocks: 1,
-        kv_heads_per_rank: heads_per_rank,
-        replication_factor: on_ranks.as_f64() * Bytes(tp).as_f64()
-            / (logical.as_f64().max(1.0) * Bytes(shape.dcp.max(1)).as_f64()),
-        token_bytes,
-        token_bytes_logical: logical,
-        state_bytes: vec![Bytes::ZERO; stages.len()],
-        token_figure: TokenFigure::ConcurrencyTimesLength,
-    })
+    Bytes::from_f64(model.layers.iter().map(|kind| rows.get(*kind).copied().unwrap_or(0.0)).sum())
+}
+
+/// KV heads on a rank: 1 for latents, the most that any layer has otherwise, 0 without attention.
+fn kv_heads_per_rank(model: &ModelSpec, tp: u64) -> u64 {
+    model
+        .kinds
+        .iter()
+        .flat_map(|k| &k.caches)
+        .map(|cache| match cache {
+            LayerCache::Heads { kv_heads, .. } => pages::heads_on_rank(*kv_heads, tp),
+            LayerCache::Latent { .. } | LayerCache::Compressed { .. } => 1,
+            LayerCache::Indexer { .. } | LayerCache::State(_) => 0,
+        })
+        .max()
+        .unwrap_or(0)
+}
+
+/// Bytes on all TP ranks over bytes of one copy, less what DCP deals out.
+fn replication(token_bytes: &[Bytes], logical: Bytes, shape: &Shape) -> f64 {
+    let on_a_rank: Bytes = token_bytes.iter().copied().sum();
+    if logical == Bytes::ZERO || on_a_rank == Bytes::ZERO {
+        return 1.0;
+    }
+    on_a_rank.as_f64() * Bytes(shape.tp.max(1)).as_f64()
+        / (logical.as_f64() * Bytes(shape.dcp.max(1)).as_f64())
+}
+
+/// The groups of a bucket: those with one layer more first.
+fn cache_groups(bucket: &Bucket, dcp: u64, in_flight: u64) -> SmallVec<[CacheGroup; 2]> {
+    let Some(first) = bucket.pages.first() else { return SmallVec::new() };
+    let groups = bucket.groups.max(1);
+    let most = bucket.pages.iter().map(groups::Counted::total).max().unwrap_or(0);
+    let fuller = most.checked_rem(groups).unwrap_or(0);
+    let make = |count: u64, rounded_up: bool| CacheGroup {
+        kind: bucket.class().name(),
+        count,
+        block_size: first.page.block,
+        members: bucket
+            .pages
+            .iter()
+            .map(|c| GroupMember {
+                layers: if rounded_up {
+                    c.total().div_ceil(groups)
+                } else {
+                    c.total().checked_div(groups).unwrap_or(0)
+                },
+                page_bytes: Bytes(c.page.bytes),
+            })
+            .collect(),
+        need: first.page.need(dcp, in_flight),
+    };
+    if fuller == 0 {
+        SmallVec::from_iter([make(groups, false)])
+    } else {
+        SmallVec::from_iter([make(fuller, true), make(groups.saturating_sub(fuller), false)])
+    }
+}
+
+fn lcm(a: u64, b: u64) -> u64 {
+    let (mut x, mut y) = (a.max(1), b.max(1));
+    while let Some(rest) = x.checked_rem(y).filter(|r| *r > 0) {
+        (x, y) = (y, rest);
+    }
+    a.max(1).checked_div(y).unwrap_or(1).saturating_mul(b.max(1))
 }

@@ -3,7 +3,10 @@
 //! Read from the 0.33.0 package; paths in comments are inside it. `tests/oracle_cache.rs` compares these
 //! rules with what the engine's own code computes.
 
+mod backend;
 mod cache;
+mod groups;
+mod pages;
 mod refuse;
 mod resolve;
 mod split;

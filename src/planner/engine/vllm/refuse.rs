@@ -1,33 +1,203 @@
-//! Rules on parallel sizes, in the engine's own order.
+//! Rules on parallel sizes, in the engine's own order: the configuration's own checks first
+//! (`config/model.py` `verify_with_parallel_config`), then what the classes meet while they are built, then backends.
 
+use super::backend::{self, Traits};
+use crate::planner::engine::divisions;
 use crate::planner::engine::{Refusal, RefusalCode, ResolvedSettings};
 use crate::planner::hardware::Gpu;
 use crate::planner::layout::Shape;
 use crate::planner::model::ModelSpec;
 
+/// Classes that older releases had, with the last one that did.
+const REMOVED: &[(&str, &str)] = &[
+    ("MptForCausalLM", "0.28"),
+    ("MPTForCausalLM", "0.28"),
+    ("ArcticForCausalLM", "0.28"),
+    ("MiniMaxM1ForCausalLM", "0.28"),
+    ("MiniMaxText01ForCausalLM", "0.28"),
+    ("BambaForCausalLM", "0.28"),
+    ("Dots1ForCausalLM", "0.23"),
+    ("MllamaForConditionalGeneration", "0.10.2"),
+];
+
+/// Names that checkpoints carry and the registry never had.
+const UNKNOWN: &[&str] = &["Step3p7FlashForCausalLM", "YuanForCausalLM"];
+
 /// The first rule broken, or `None`.
 pub fn first_refusal(
     model: &ModelSpec,
     shape: &Shape,
-    _gpu: &Gpu,
-    _settings: &ResolvedSettings,
+    gpu: &Gpu,
+    settings: &ResolvedSettings,
 ) -> Option<Refusal> {
-    let tp = shape.tp;
-    if tp == 0 || !model.query_heads.is_multiple_of(tp) {
+    architecture(&model.architecture)
+        .or_else(|| sizes(shape))
+        .or_else(|| query_heads(model, shape, settings))
+        .or_else(|| experts(model, shape))
+        .or_else(|| pipeline(model, shape))
+        .or_else(|| dcp_of_heads(model, shape))
+        .or_else(|| classes(model, shape, settings))
+        .or_else(|| backends(model, shape, gpu, settings))
+}
+
+/// Architectures that the registry does not have.
+pub fn architecture(name: &str) -> Option<Refusal> {
+    if let Some((_, last)) = REMOVED.iter().find(|(removed, _)| *removed == name) {
         return Some(Refusal::new(
-            RefusalCode::QueryHeadsNotDivisible,
-            format!("{} query heads do not split evenly over TP={tp}", model.query_heads),
+            RefusalCode::ArchitectureRemoved,
+            format!("vLLM dropped {name}; {last} was among the last releases with it"),
         ));
     }
-    if shape.pp > model.layers.len() as u64 {
-        return Some(Refusal::new(
+    UNKNOWN
+        .contains(&name)
+        .then(|| Refusal::new(RefusalCode::ArchitectureUnknown, format!("vLLM's registry has no {name}")))
+}
+
+fn sizes(shape: &Shape) -> Option<Refusal> {
+    let Shape { tp, pp, ep, attention_dp, dcp } = *shape;
+    if [tp, pp, ep, attention_dp, dcp].contains(&0) {
+        return Some(Refusal::new(RefusalCode::SettingInvalid, "parallel sizes start at 1"));
+    }
+    (!tp.is_multiple_of(dcp)).then(|| {
+        Refusal::new(RefusalCode::DcpNotDivisible, format!("DCP={dcp} does not divide TP={tp}"))
+            .nearest(Some(Shape { dcp: 1, ..*shape }))
+    })
+}
+
+fn query_heads(model: &ModelSpec, shape: &Shape, settings: &ResolvedSettings) -> Option<Refusal> {
+    if model.query_heads.is_multiple_of(shape.tp) {
+        return None;
+    }
+    let heads = format!("{} query heads do not split evenly over TP={}", model.query_heads, shape.tp);
+    let legal = |s: &Shape| model.query_heads.is_multiple_of(s.tp) && classes(model, s, settings).is_none();
+    let others = divisions::first_broken(&settings.divisions, shape, |_| true)
+        .filter(|other| other.code != RefusalCode::QueryHeadsNotDivisible)
+        .map_or_else(String::new, |other| format!("; also {}", other.message));
+    Some(
+        Refusal::new(RefusalCode::QueryHeadsNotDivisible, heads + &others)
+            .nearest(divisions::nearest_tp(shape, legal)),
+    )
+}
+
+fn experts(model: &ModelSpec, shape: &Shape) -> Option<Refusal> {
+    let counted = model.experts.filter(|_| !model.limits.experts_not_counted);
+    if shape.expert_parallel() && counted.is_none() {
+        return Some(
+            Refusal::new(
+                RefusalCode::ExpertParallelWithoutExperts,
+                format!(
+                    "expert parallelism over {} ranks: vLLM finds no experts in {}",
+                    shape.ep, model.architecture
+                ),
+            )
+            .nearest(Some(Shape { ep: 1, ..*shape })),
+        );
+    }
+    if shape.attention_dp > 1 && counted.is_none() {
+        return Some(
+            Refusal::new(
+                RefusalCode::DenseAttentionDp,
+                format!(
+                    "attention DP={} on a model without experts: run independent replicas instead",
+                    shape.attention_dp
+                ),
+            )
+            .nearest(Some(Shape { attention_dp: 1, ..*shape })),
+        );
+    }
+    let ranks = shape.tp.saturating_mul(shape.attention_dp);
+    let routed = counted?.routed;
+    (model.limits.ranks_within_experts && !shape.expert_parallel() && ranks > routed).then(|| {
+        Refusal::new(
+            RefusalCode::ExpertsNotDivisible,
+            format!("TP x attention DP = {ranks} is larger than the {routed} experts, which this class refuses without expert parallelism"),
+        )
+    })
+}
+
+fn pipeline(model: &ModelSpec, shape: &Shape) -> Option<Refusal> {
+    if shape.pp == 1 {
+        return None;
+    }
+    if model.limits.no_pipeline {
+        return Some(
+            Refusal::new(
+                RefusalCode::PipelineNotSupported,
+                format!("{} cannot be cut into pipeline stages", model.architecture),
+            )
+            .nearest(Some(Shape { pp: 1, ..*shape })),
+        );
+    }
+    let layers = u64::try_from(model.layers.len()).unwrap_or(u64::MAX);
+    (shape.pp > layers).then(|| {
+        Refusal::new(
             RefusalCode::MoreStagesThanLayers,
-            format!(
-                "PP={} is larger than the {} layers: a stage would be empty",
-                shape.pp,
-                model.layers.len()
-            ),
-        ));
+            format!("PP={} is larger than the {layers} layers: a stage would be empty", shape.pp),
+        )
+        .nearest(Some(Shape { pp: layers.max(1), ..*shape }))
+    })
+}
+
+/// GQA and MQA: positions are dealt out over the copies of a head, so there must be copies.
+fn dcp_of_heads(model: &ModelSpec, shape: &Shape) -> Option<Refusal> {
+    let Shape { tp, dcp, .. } = *shape;
+    let kv = model.kv_heads.max(1);
+    if dcp <= 1 || model.mla {
+        return None;
+    }
+    let refuse = |code, message| Some(Refusal::new(code, message).nearest(Some(Shape { dcp: 1, ..*shape })));
+    if tp <= kv {
+        return refuse(
+            RefusalCode::DcpWithoutReplication,
+            format!("DCP={dcp} needs TP greater than the {kv} KV heads; TP={tp} copies none"),
+        );
+    }
+    let copies = tp.checked_div(kv).unwrap_or(1);
+    if dcp > copies {
+        return refuse(
+            RefusalCode::DcpNotDivisible,
+            format!("DCP={dcp} is larger than the {copies} copies of a KV head at TP={tp}"),
+        );
+    }
+    let queries = model.query_heads.checked_div(kv).unwrap_or(0);
+    if !queries.is_multiple_of(dcp) {
+        return refuse(
+            RefusalCode::DcpNotDivisible,
+            format!("DCP={dcp} does not divide the {queries} query heads of a KV head"),
+        );
     }
     None
+}
+
+/// What the classes refuse while they are built.
+fn classes(model: &ModelSpec, shape: &Shape, settings: &ResolvedSettings) -> Option<Refusal> {
+    let copies_heads = |s: &Shape| !model.limits.no_kv_replication || s.tp <= model.kv_heads;
+    let broken = divisions::first_broken(&settings.divisions, shape, |s| {
+        model.query_heads.is_multiple_of(s.tp) && copies_heads(s)
+    });
+    if broken.is_some() || copies_heads(shape) {
+        return broken;
+    }
+    Some(
+        Refusal::new(
+            RefusalCode::KvHeadsNotDivisible,
+            format!(
+                "{} has no KV-head replication: TP={} exceeds its {} KV heads",
+                model.architecture, shape.tp, model.kv_heads
+            ),
+        )
+        .nearest(divisions::nearest_tp(shape, |s| {
+            copies_heads(s)
+                && model.query_heads.is_multiple_of(s.tp)
+                && settings.divisions.iter().all(|d| d.allows(s))
+        })),
+    )
+}
+
+fn backends(model: &ModelSpec, shape: &Shape, gpu: &Gpu, settings: &ResolvedSettings) -> Option<Refusal> {
+    let traits = Traits::of(model);
+    match backend::stored_dtype(model, gpu, settings, traits) {
+        Err(refusal) => Some(refusal),
+        Ok(stored) => backend::dcp_refusal(gpu, shape, stored, traits),
+    }
 }

@@ -1,6 +1,7 @@
 //! Defaults of the engine for a model and a GPU.
 
 use super::Vllm;
+use crate::planner::engine::divisions;
 use crate::planner::engine::{Refusal, RefusalCode, ResolvedSettings};
 use crate::planner::estimate::{Assumption, AssumptionValue};
 use crate::planner::hardware::Gpu;
@@ -40,6 +41,7 @@ pub fn resolve(
         utilization_automatic: false,
         kv_dtype,
         kv_dtype_declared,
+        kv_dtype_given: !matches!(settings.kv_cache_dtype.as_str(), "" | "auto"),
         max_model_len: Tokens(max_model_len),
         max_num_seqs,
         max_num_batched_tokens,
@@ -53,6 +55,7 @@ pub fn resolve(
         enforce_eager: settings.enforce_eager,
         num_speculative_tokens: settings.num_speculative_tokens,
         pp_layer_partition: settings.pp_layer_partition.clone(),
+        divisions: divisions::of_model(model, settings.language_model_only),
         assumptions: vec![Assumption {
             name: "engine_rules".to_owned(),
             value: AssumptionValue::Text(format!("vllm {}", rules.version)),

@@ -16,27 +16,9 @@ pub fn stages(layers: usize, pp: u64, partition: Option<&[u64]>) -> Option<Vec<R
     if count > layers {
         return None;
     }
-    let sizes: Vec<usize> = match partition {
-        Some(parts) => {
-            let parts: Vec<usize> =
-                parts.iter().map(|n| usize::try_from(*n)).collect::<Result<_, _>>().ok()?;
-            let total = parts.iter().try_fold(0_usize, |sum, n| sum.checked_add(*n))?;
-            if parts.len() != count || total != layers || parts.contains(&0) {
-                return None;
-            }
-            parts
-        }
-        None => {
-            let (each, extra) = (layers.checked_div(count)?, layers.checked_rem(count)?);
-            // stage i of 0..P-1 gets an extra layer when it is among the `extra` stages before the last
-            let first_with_extra = count.saturating_sub(1).saturating_sub(extra);
-            (0..count)
-                .map(|i| {
-                    let gets_extra = i >= first_with_extra && i.saturating_add(1) < count;
-                    each.saturating_add(usize::from(gets_extra))
-                })
-                .collect()
-        }
+    let sizes = match partition {
+        Some(parts) => given(parts, count, layers)?,
+        None => even(layers, count)?,
     };
     let mut first = 0_usize;
     Some(
@@ -49,6 +31,25 @@ pub fn stages(layers: usize, pp: u64, partition: Option<&[u64]>) -> Option<Vec<R
             })
             .collect(),
     )
+}
+
+/// A given partition: one positive part for each stage, all layers together.
+fn given(parts: &[u64], count: usize, layers: usize) -> Option<Vec<usize>> {
+    let parts: Vec<usize> = parts.iter().map(|n| usize::try_from(*n)).collect::<Result<_, _>>().ok()?;
+    let total = parts.iter().try_fold(0_usize, |sum, n| sum.checked_add(*n))?;
+    (parts.len() == count && total == layers && !parts.contains(&0)).then_some(parts)
+}
+
+/// The engine's own partition.
+fn even(layers: usize, count: usize) -> Option<Vec<usize>> {
+    let (each, extra) = (layers.checked_div(count)?, layers.checked_rem(count)?);
+    // the `extra` stages before the last get one layer more
+    let first_with_extra = count.saturating_sub(1).saturating_sub(extra);
+    let size = |i: usize| {
+        let gets_extra = i >= first_with_extra && i.saturating_add(1) < count;
+        each.saturating_add(usize::from(gets_extra))
+    };
+    Some((0..count).map(size).collect())
 }
 
 #[cfg(test)]
