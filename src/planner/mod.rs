@@ -1,11 +1,24 @@
 //! The pure core: `plan(&PlanInput) -> Plan`.
 //!
 //! No IO, no async, no clock, no randomness, no globals, no panic on any input; it imports
-//! nothing of ours outside itself. `tests/tidy.rs` holds this.
+//! nothing of ours outside itself. `tests/tidy.rs` and the lints below hold this.
 //!
 //! ```text
 //! PlanInput -> enumerate -> refuse -> place -> memory -> latency -> rank -> Plan
 //! ```
+
+// what can panic is refused in the core, so that no input can bring a plan down
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::unreachable,
+        clippy::indexing_slicing,
+        clippy::string_slice
+    )
+)]
 
 pub mod advice;
 pub mod answer;
