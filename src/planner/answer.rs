@@ -260,7 +260,8 @@ pub fn layout_name(candidate: &Candidate) -> String {
 }
 
 /// Whole sequences of the asked context over the deployment.
-fn sequences_total(candidate: &Candidate) -> u64 {
+#[must_use]
+pub fn sequences_total(candidate: &Candidate) -> u64 {
     whole(candidate.sequences_at_context).saturating_mul(candidate.caches())
 }
 

@@ -46,14 +46,14 @@ impl Ground<'_> {
         self.input.workload.context_tokens.map_or(self.settings.max_model_len, Tokens)
     }
 
-    /// Multiply a replica `dp` times and time it under the load of the request.
+    /// Multiply a replica `dp` times and time it under `asked` requests at once.
     #[must_use]
-    pub fn candidate(&self, replica: &Replica, dp: u64) -> Candidate {
+    pub fn candidate(&self, replica: &Replica, dp: u64, asked: u64) -> Candidate {
         let shape = replica.shape;
         let caches = dp.saturating_mul(shape.attention_dp).max(1);
         let sequences_at_context = replica.cache.sequences_at(replica.capacity.blocks, self.context());
         let room = whole(sequences_at_context).min(self.settings.max_num_seqs).saturating_mul(caches);
-        let concurrency = self.input.workload.concurrency.min(room).max(1);
+        let concurrency = asked.min(room).max(1);
         let stages = stage_loads(&self.input.model, replica);
         let all_reduces_per_pass =
             if shape.tp > 1 { 2.0 * self.input.model.layers.len() as f64 } else { 0.0 };

@@ -26,6 +26,7 @@ pub mod candidate;
 pub mod constants;
 pub mod engine;
 pub mod estimate;
+pub mod fleet;
 pub mod formula;
 pub mod hardware;
 pub mod input;

@@ -29,6 +29,8 @@ pub struct Plan {
     pub refused: Vec<RefusedLayout>,
     /// Refusals by code, all of them (the list above is cut at a limit).
     pub refused_counts: Vec<RefusedCount>,
+    /// All pools of the cluster together, when there are several; a replica lives in one of them.
+    pub fleet: Option<Fleet>,
     /// What to change next, best gain first.
     pub advice: Vec<Advice>,
     /// Things to know about the question itself.
@@ -130,6 +132,40 @@ pub struct WorkloadEcho {
 pub struct SloEcho {
     pub ttft_ms: Option<f64>,
     pub tpot_ms: Option<f64>,
+}
+
+/// The best layout of each pool, and what they hold together. The load is dealt over the pools by what they hold.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct Fleet {
+    /// The fleet in one sentence.
+    pub answer: String,
+    /// One entry per pool in which the model fits, in the order of the request. Each alone is the
+    /// "one pool only" alternative.
+    pub pools: Vec<FleetPool>,
+    /// Over all pools.
+    pub kv_tokens_total: u64,
+    pub sequences_total: u64,
+    pub output_tokens_per_s: f64,
+    /// The longest single sequence: the roomiest replica's.
+    pub max_sequence_tokens: u64,
+    /// GPUs in use, and not.
+    pub gpus: u64,
+    pub idle_gpus: u64,
+}
+
+/// One pool's part of a [`Fleet`].
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct FleetPool {
+    /// Place of the pool in `cluster.node_pools`.
+    pub pool: u64,
+    pub layout: Layout,
+    pub kv_tokens_total: u64,
+    pub sequences_total: u64,
+    pub max_sequence_tokens: u64,
+    /// Requests at once that it takes of the whole load.
+    pub concurrency: u64,
+    pub output_tokens_per_s: f64,
+    pub tpot_ms: f64,
 }
 
 /// One layout with all that is known of it.

@@ -5,6 +5,7 @@ use super::answer;
 use super::candidate::{Candidate, whole};
 use super::engine::StageItems;
 use super::estimate::{Assumption, AssumptionValue};
+use super::fleet;
 use super::formula::{attention, kv_formula};
 use super::hardware::NodePool;
 use super::input::PlanInput;
@@ -44,6 +45,7 @@ pub fn plan(input: &PlanInput, found: &Found<'_>) -> Plan {
             .iter()
             .map(|(code, count)| RefusedCount { code: code.as_str().to_owned(), count: *count })
             .collect(),
+        fleet: fleet::fleet(input, found),
         advice: advice::advice(input, found),
         warnings: warnings(input),
     }
@@ -73,7 +75,9 @@ fn layout(index: usize, ranked: &Ranked, found: &Found<'_>) -> Option<RankedLayo
     })
 }
 
-fn sizes(ground: &Ground<'_>, candidate: &Candidate) -> Layout {
+/// The sizes of a layout as the contract shows them.
+#[must_use]
+pub fn sizes(ground: &Ground<'_>, candidate: &Candidate) -> Layout {
     let Shape { tp, pp, ep, attention_dp, dcp } = candidate.replica.shape;
     Layout {
         tp,
