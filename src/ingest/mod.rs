@@ -4,6 +4,7 @@
 
 pub mod bounds;
 pub mod cluster;
+pub mod config_json;
 pub mod fields;
 pub mod json;
 pub mod request;

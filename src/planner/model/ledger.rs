@@ -116,6 +116,18 @@ pub enum Sharing {
     SharedExperts,
 }
 
+/// Which pipeline stages hold a tensor of the head or the tail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Stages {
+    /// The first stage for the head, the last for the tail.
+    #[default]
+    Own,
+    /// First and last: a tied table.
+    Ends,
+    /// Every stage: some classes build it everywhere.
+    Every,
+}
+
 /// One weight matrix, or a stack of equal ones. Fused matrices (QKV, gate and up) are one tensor of several parts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tensor {
@@ -134,8 +146,10 @@ pub struct Tensor {
     pub storage: Storage,
     /// False for tables and vectors: nothing is multiplied through them.
     pub is_matmul: bool,
-    /// Copies of the same numbers that the engine keeps beside them: bytes without parameters.
+    /// What the engine keeps beside the model's own numbers (cache scales, copies): bytes without parameters.
     pub is_duplicate: bool,
+    /// For tensors outside the layers.
+    pub stages: Stages,
 }
 
 /// The part of a tensor on one rank.

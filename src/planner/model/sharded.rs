@@ -1,7 +1,7 @@
 //! Weights on a rank: sums over the ledger, once for each split, then by stage in constant time.
 
 use super::ModelSpec;
-use super::ledger::{Buffer, RankTensor, Role, Tensor};
+use super::ledger::{Buffer, RankTensor, Role, Stages, Tensor};
 use crate::planner::layout::Shape;
 use crate::planner::units::Bytes;
 
@@ -27,8 +27,10 @@ pub struct ShardedWeights {
     prefix: Vec<StageWeights>,
     head: StageWeights,
     tail: StageWeights,
-    /// The tied table that the last stage holds a second time.
-    tied: StageWeights,
+    /// What both end stages hold.
+    ends: StageWeights,
+    /// What every stage holds.
+    every: StageWeights,
     /// Buffers that layers share: bytes, and how many layers before `i` use them.
     shared_buffers: Vec<(Bytes, Vec<u32>)>,
     /// One rank's share of a total that replaces the ledger.
@@ -144,20 +146,20 @@ impl ModelSpec {
             sum = sum.plus(kinds.get(*kind).copied().unwrap_or_default());
             prefix.push(sum);
         }
-        let tied: Vec<Tensor> = if self.tied_embeddings {
-            self.head
+        let of = |tensors: &[Tensor], stages: Stages| {
+            tensors
                 .iter()
-                .filter(|t| t.role == Role::Embedding && t.name != POSITION_TABLE)
-                .cloned()
-                .collect()
-        } else {
-            Vec::new()
+                .filter(|tensor| tensor.stages == stages)
+                .map(|tensor| StageWeights::of_tensor(&tensor.on_rank(shape)))
+                .fold(StageWeights::default(), StageWeights::plus)
         };
+        let both = |stages| of(&self.head, stages).plus(of(&self.tail, stages));
         ShardedWeights {
             prefix,
-            head: StageWeights::of_tensors(&self.head, shape).with_buffers(&self.head_buffers),
-            tail: StageWeights::of_tensors(&self.tail, shape),
-            tied: StageWeights::of_tensors(&tied, shape),
+            head: of(&self.head, Stages::Own).with_buffers(&self.head_buffers),
+            tail: of(&self.tail, Stages::Own),
+            ends: both(Stages::Ends),
+            every: both(Stages::Every),
             shared_buffers: self.shared_buffers(),
             given: self.weights_bytes_given.map(|total| Bytes(total).share(shape.gpus())),
         }
@@ -189,9 +191,6 @@ impl ModelSpec {
     }
 }
 
-/// Name of a learned position table: part of the first stage only, also when embeddings are tied.
-pub const POSITION_TABLE: &str = "position_embeddings";
-
 impl ShardedWeights {
     /// One rank of the stage that holds layers `first..past_last`. The first stage adds embeddings and towers, the last one the
     /// final norm and the head; a tied table lies on both ends.
@@ -200,15 +199,15 @@ impl ShardedWeights {
         let last = self.prefix.len().saturating_sub(1);
         let (first, past_last) = (first.min(last), past_last.min(last));
         let at = |i: usize| self.prefix.get(i).copied().unwrap_or_default();
-        let mut sum = at(past_last).minus(at(first));
+        let mut sum = at(past_last).minus(at(first)).plus(self.every);
         if first_stage {
             sum = sum.plus(self.head);
         }
         if last_stage {
             sum = sum.plus(self.tail);
-            if !first_stage {
-                sum = sum.plus(self.tied);
-            }
+        }
+        if first_stage || last_stage {
+            sum = sum.plus(self.ends);
         }
         for (bytes, before) in &self.shared_buffers {
             if before.get(past_last) > before.get(first) {

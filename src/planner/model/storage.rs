@@ -21,9 +21,9 @@ pub struct Storage {
 pub enum Extra {
     /// One scale of `bytes` for each block of `rows` × `cols`.
     Block { rows: u64, cols: u64, bytes: u64 },
-    /// As [`Extra::Block`]; where a part's rows (or the columns) on a rank are not a multiple, the engine refines the grid to
-    /// the greatest common divisor of the block, the rows of a part and the columns.
-    RefinedBlock { block: u64, bytes: u64 },
+    /// As [`Extra::Block`], a grid for each part. Where the cut axis (`by_rows`: the rows of a part, else the columns) is not a
+    /// multiple on a rank, the engine refines the grid to the greatest common divisor of the block, the rows of a part and the columns.
+    RefinedBlock { block: u64, by_rows: bool, bytes: u64 },
     /// `bits` for each row and each group of `cols` columns (scales, zero points).
     Group { cols: u64, bits: u64 },
     /// `bytes` for each row.
@@ -85,13 +85,11 @@ impl Extra {
             Self::Block { rows: r, cols: c, bytes } => {
                 rows.div_ceil(r.max(1)).saturating_mul(cols.div_ceil(c.max(1))).saturating_mul(bytes)
             }
-            Self::RefinedBlock { block, bytes } => {
+            Self::RefinedBlock { block, by_rows, bytes } => {
                 let part = parts.first().copied().unwrap_or(0);
-                let grain = if part.is_multiple_of(block.max(1)) && cols.is_multiple_of(block.max(1)) {
-                    block
-                } else {
-                    gcd(gcd(block, part), cols)
-                };
+                let cut = if by_rows { part } else { cols };
+                let grain =
+                    if cut.is_multiple_of(block.max(1)) { block } else { gcd(gcd(block, part), cols) };
                 parts
                     .iter()
                     .fold(0u64, |sum, part| sum.saturating_add(part.div_ceil(grain.max(1))))

@@ -1,0 +1,384 @@
+//! Dense decoders: attention by head, one multi-layer perceptron a layer.
+
+use super::super::build::{Layer, Stack};
+use super::{Attention, Body, Context, FinalNorm, QkNorm, Rope, rope_buffer};
+use crate::planner::model::cache::Reach;
+
+/// How a dense decoder differs from Llama.
+struct Style {
+    qkv_bias: bool,
+    out_bias: bool,
+    mlp_bias: bool,
+    /// Gate and up rather than up alone.
+    gated: bool,
+    qk_norm: QkNorm,
+    /// Norms over the hidden size in each layer.
+    norms: &'static [&'static str],
+    /// Norms are LayerNorm with a bias.
+    norm_bias: bool,
+    tied: bool,
+    /// Built by vLLM through the model's own transformers class.
+    transformers: bool,
+    windows: Windows,
+    /// Parts outside the layers that the class builds on every pipeline stage.
+    everywhere: &'static [&'static str],
+}
+
+/// Which layers have a sliding window.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Windows {
+    /// None, whatever the file says.
+    Never,
+    /// As `layer_types` says, else every layer when the file names a window.
+    Listed,
+    /// As [`Windows::Listed`], but only with `use_sliding_window`.
+    Flagged,
+    /// `layer_types`, else every `n`-th layer is full; `plus`: the class counts the token itself on top.
+    Pattern { default: u64, plus: u64 },
+    /// Every second layer, from the first (gpt-oss).
+    Alternate,
+    /// Chunked where the layer has rotary positions (Llama 4).
+    Chunks,
+}
+
+const TWO: &[&str] = &["input_layernorm", "post_attention_layernorm"];
+const ONE: &[&str] = &["input_layernorm"];
+const FOUR: &[&str] = &[
+    "input_layernorm",
+    "post_attention_layernorm",
+    "pre_feedforward_layernorm",
+    "post_feedforward_layernorm",
+];
+const AFTER: &[&str] = &["post_attention_layernorm", "post_feedforward_layernorm"];
+
+impl Style {
+    const LLAMA: Self = Self {
+        qkv_bias: false,
+        out_bias: false,
+        mlp_bias: false,
+        gated: true,
+        qk_norm: QkNorm::None,
+        norms: TWO,
+        norm_bias: false,
+        tied: false,
+        transformers: false,
+        windows: Windows::Listed,
+        everywhere: &[],
+    };
+
+    /// The style of an architecture; `None` when it is not a dense decoder of this kind.
+    fn of(context: &Context<'_>) -> Option<Self> {
+        let config = context.config;
+        let attention_bias = |default| config.flag(&["attention_bias"], default);
+        let llama = Self::LLAMA;
+        Some(match context.architecture {
+            "LlamaForCausalLM"
+            | "LLaMAForCausalLM"
+            | "MistralForCausalLM"
+            | "Ministral3ForCausalLM"
+            | "InternLM3ForCausalLM"
+            | "IQuestCoderForCausalLM"
+            | "TeleChat3ForCausalLM"
+            | "YiForCausalLM"
+            | "AquilaForCausalLM"
+            | "AquilaModel"
+            | "Phi3ForCausalLM"
+            | "CwmForCausalLM"
+            | "Mistral3ForConditionalGeneration" => {
+                let bias = attention_bias(false) || config.flag(&["bias"], false);
+                Self {
+                    qkv_bias: config.opt_flag(&["qkv_bias"]).unwrap_or(bias),
+                    out_bias: bias,
+                    mlp_bias: config.flag(&["mlp_bias"], false),
+                    ..llama
+                }
+            }
+            "Qwen2ForCausalLM"
+            | "MiMoForCausalLM"
+            | "Qwen2_5_VLForConditionalGeneration"
+            | "Qwen2VLForConditionalGeneration" => {
+                Self { qkv_bias: true, windows: Windows::Flagged, ..llama }
+            }
+            "Qwen3ForCausalLM" | "Qwen3VLForConditionalGeneration" => Self {
+                qkv_bias: attention_bias(false),
+                qk_norm: QkNorm::Head,
+                windows: Windows::Flagged,
+                ..llama
+            },
+            "GemmaForCausalLM" => Self { tied: true, everywhere: EVERYWHERE, ..llama },
+            "Gemma2ForCausalLM" => Self {
+                qkv_bias: attention_bias(false),
+                out_bias: attention_bias(false),
+                tied: true,
+                norms: FOUR,
+                windows: Windows::Pattern { default: 2, plus: 0 },
+                everywhere: EVERYWHERE,
+                ..llama
+            },
+            "Gemma3ForCausalLM" | "Gemma3ForConditionalGeneration" => Self {
+                qkv_bias: attention_bias(false),
+                out_bias: attention_bias(false),
+                tied: true,
+                norms: FOUR,
+                qk_norm: QkNorm::Head,
+                windows: Windows::Pattern { default: 6, plus: 0 },
+                everywhere: EVERYWHERE,
+                ..llama
+            },
+            "CohereForCausalLM" => Self {
+                tied: true,
+                norms: ONE,
+                qk_norm: if config.flag(&["use_qk_norm"], false) { QkNorm::ByHead } else { QkNorm::None },
+                windows: Windows::Never,
+                everywhere: EVERYWHERE,
+                ..llama
+            },
+            "Cohere2ForCausalLM" => Self {
+                tied: true,
+                norms: ONE,
+                windows: Windows::Pattern { default: 4, plus: 1 },
+                everywhere: EVERYWHERE,
+                ..llama
+            },
+            "GraniteForCausalLM" | "GraniteSWAForCausalLM" => Self {
+                qkv_bias: attention_bias(false),
+                out_bias: attention_bias(false),
+                mlp_bias: config.flag(&["mlp_bias"], false),
+                ..llama
+            },
+            "Glm4ForCausalLM" => Self { qkv_bias: attention_bias(false), norms: FOUR, ..llama },
+            "GlmForCausalLM" => Self { qkv_bias: attention_bias(false), transformers: true, ..llama },
+            "StableLmForCausalLM" => Self {
+                qkv_bias: config.flag(&["use_qkv_bias"], false),
+                norm_bias: true,
+                windows: Windows::Never,
+                everywhere: EVERYWHERE,
+                ..llama
+            },
+            "Exaone4ForCausalLM" => {
+                Self { norms: AFTER, qk_norm: QkNorm::Head, windows: Windows::Listed, ..llama }
+            }
+            "InternLM2ForCausalLM" | "MiniCPMForCausalLM" => {
+                Self { windows: Windows::Never, everywhere: EVERYWHERE, ..llama }
+            }
+            "ExaoneForCausalLM" | "SolarForCausalLM" | "TeleFLMForCausalLM" | "TeleChat2ForCausalLM" => {
+                Self { windows: Windows::Never, ..llama }
+            }
+            "OrionForCausalLM" => {
+                Self { norm_bias: true, windows: Windows::Never, everywhere: EVERYWHERE, ..llama }
+            }
+            "NemotronForCausalLM" => Self {
+                qkv_bias: attention_bias(false),
+                out_bias: attention_bias(false),
+                mlp_bias: config.flag(&["mlp_bias"], false),
+                gated: false,
+                norm_bias: true,
+                windows: Windows::Never,
+                ..llama
+            },
+            "Ernie4_5ForCausalLM" => Self {
+                qkv_bias: config.flag(&["use_bias"], false),
+                out_bias: config.flag(&["use_bias"], false),
+                mlp_bias: config.flag(&["use_bias"], false),
+                tied: true,
+                ..llama
+            },
+            "OlmoForCausalLM" => Self { norms: &[], transformers: true, ..llama },
+            "Olmo2ForCausalLM" | "Olmo3ForCausalLM" => Self {
+                norms: AFTER,
+                qk_norm: QkNorm::All,
+                transformers: true,
+                windows: Windows::Pattern { default: 4, plus: 0 },
+                ..llama
+            },
+            "SeedOssForCausalLM" => Self {
+                qkv_bias: attention_bias(true),
+                out_bias: config.flag(&["attention_out_bias"], false),
+                mlp_bias: config.flag(&["mlp_bias"], false),
+                transformers: true,
+                ..llama
+            },
+            "SmolLM3ForCausalLM" | "HunYuanDenseV1ForCausalLM" | "NanbeigeForCausalLM" => Self {
+                qkv_bias: attention_bias(false),
+                out_bias: attention_bias(false),
+                mlp_bias: config.flag(&["mlp_bias"], false),
+                qk_norm: if context.architecture == "HunYuanDenseV1ForCausalLM" {
+                    QkNorm::Head
+                } else {
+                    QkNorm::None
+                },
+                transformers: true,
+                windows: Windows::Flagged,
+                ..llama
+            },
+            "ArceeForCausalLM" => Self {
+                qkv_bias: attention_bias(false),
+                out_bias: attention_bias(false),
+                mlp_bias: config.flag(&["mlp_bias"], false),
+                gated: false,
+                transformers: true,
+                windows: Windows::Never,
+                ..llama
+            },
+            "Starcoder2ForCausalLM" => {
+                let bias = config.flag(&["use_bias"], true);
+                Self {
+                    qkv_bias: bias,
+                    out_bias: bias,
+                    mlp_bias: bias,
+                    gated: false,
+                    norm_bias: true,
+                    tied: true,
+                    transformers: true,
+                    ..llama
+                }
+            }
+            _ => return None,
+        })
+    }
+}
+
+/// Token table, final norm and head.
+pub const EVERYWHERE: &[&str] = &["embed_tokens", "norm", "lm_head"];
+
+/// Read a dense decoder.
+pub fn read<'c>(context: &Context<'c>) -> Option<Body<'c>> {
+    let style = Style::of(context)?;
+    let config = context.config;
+    let base = Attention {
+        qkv_bias: style.qkv_bias,
+        out_bias: style.out_bias,
+        qk_norm: style.qk_norm,
+        ..Attention::of(context)
+    };
+    let width = config.size(&["intermediate_size", "n_inner"]);
+    let layers = context.layers();
+    let reaches = reaches(context, style.windows, layers);
+    let full_rope = Rope::of(context, base.head, Some("full_attention"));
+    let local_rope = Rope::of(context, base.head, Some("sliding_attention"));
+    let local_base = config.real(&["rope_local_base_freq"]);
+    let local_rope =
+        local_base.map_or(local_rope, |base| Rope { base, positions: context.positions(), ..local_rope });
+    let mut stack = Stack::default();
+    for (index, reach) in reaches.into_iter().enumerate() {
+        let mut layer = context.layer(index);
+        name_layer(&mut layer, reach);
+        Attention { reach, ..base }.build(&mut layer, "self_attn");
+        layer.mlp("mlp", base.hidden, width, style.gated, style.mlp_bias);
+        for norm in style.norms {
+            layer.layer_norm(norm, base.hidden, style.norm_bias);
+        }
+        if !style.transformers {
+            rope_buffer(
+                &mut layer,
+                if matches!(reach, Reach::Sliding { .. }) { local_rope } else { full_rope },
+            );
+        }
+        stack.push(layer);
+    }
+    let final_norm = match (style.norms.is_empty(), style.norm_bias) {
+        (true, _) => FinalNorm::None,
+        (false, true) => FinalNorm::Layer { bias: true },
+        (false, false) => FinalNorm::Rms,
+    };
+    let tied = context.tied(style.tied);
+    let mut body = context.body(stack, tied, final_norm);
+    body.query_heads = base.heads;
+    body.kv_heads = base.kv_heads;
+    body.head_size = base.head;
+    Some(body.everywhere(style.everywhere))
+}
+
+/// A short name by reach.
+pub fn name_layer(layer: &mut Layer<'_>, reach: Reach) {
+    layer.name = match reach {
+        Reach::Full => "full_attention",
+        Reach::Sliding { .. } => "sliding_attention",
+        Reach::Chunked { .. } => "chunked_attention",
+    }
+    .to_owned();
+}
+
+/// How far each layer looks back.
+pub fn reaches(context: &Context<'_>, windows: Windows, layers: usize) -> Vec<Reach> {
+    let config = context.config;
+    let window = config.opt(&["sliding_window"]).filter(|n| *n > 0);
+    let chunk = config.opt(&["attention_chunk_size"]).filter(|n| *n > 0);
+    let plus = if let Windows::Pattern { plus, .. } = windows { plus } else { 0 };
+    let sliding = window.map_or(Reach::Full, |window| Reach::Sliding { window: window.saturating_add(plus) });
+    if windows == Windows::Never {
+        return vec![Reach::Full; layers];
+    }
+    if windows == Windows::Flagged && !config.flag(&["use_sliding_window"], false) {
+        return vec![Reach::Full; layers];
+    }
+    if windows == Windows::Alternate {
+        return (0..layers).map(|i| if i % 2 == 0 { sliding } else { Reach::Full }).collect();
+    }
+    if windows == Windows::Chunks {
+        let with_rope = with_rope(context, layers);
+        let chunked = chunk.map_or(Reach::Full, |chunk| Reach::Chunked { chunk });
+        return with_rope.into_iter().map(|rope| if rope { chunked } else { Reach::Full }).collect();
+    }
+    if let Some(kinds) = layer_types(context, layers) {
+        return kinds
+            .iter()
+            .map(|kind| match *kind {
+                "sliding_attention" => sliding,
+                "chunked_attention" => chunk.map_or(Reach::Full, |chunk| Reach::Chunked { chunk }),
+                _ => Reach::Full,
+            })
+            .collect();
+    }
+    match windows {
+        Windows::Pattern { default, .. } => {
+            let pattern = config
+                .opt(&["sliding_window_pattern", "_sliding_window_pattern", "full_attention_interval"])
+                .unwrap_or(default)
+                .max(1);
+            (1..=layers)
+                .map(|n| {
+                    if u64::try_from(n).unwrap_or(0).is_multiple_of(pattern) { Reach::Full } else { sliding }
+                })
+                .collect()
+        }
+        Windows::Flagged => {
+            let from = config.size_or(&["max_window_layers"], 0);
+            (0..layers)
+                .map(|i| if u64::try_from(i).unwrap_or(0) < from { Reach::Full } else { sliding })
+                .collect()
+        }
+        Windows::Listed => {
+            // without a list only what the file itself names counts: class defaults do not slide
+            let named = config.value(&["sliding_window"]).is_some()
+                && config.text(&["sliding_window_pattern"]).is_none();
+            vec![if named { sliding } else { Reach::Full }; layers]
+        }
+        Windows::Never | Windows::Alternate | Windows::Chunks => vec![Reach::Full; layers],
+    }
+}
+
+/// Which layers rotate positions: `no_rope_layers` holds 1 for those that do; by default every fourth does not.
+fn with_rope(context: &Context<'_>, layers: usize) -> Vec<bool> {
+    let config = context.config;
+    if let Some(list) = config.numbers(&["no_rope_layers"], 1).filter(|list| list.len() >= layers) {
+        return list.iter().take(layers).map(|n| *n != 0).collect();
+    }
+    let step = config.size_or(&["no_rope_layer_interval"], 4).max(1);
+    (1..=layers).map(|n| !u64::try_from(n).unwrap_or(0).is_multiple_of(step)).collect()
+}
+
+/// `layer_types`, one for each layer; a fault when there are fewer.
+pub fn layer_types<'c>(context: &Context<'c>, layers: usize) -> Option<Vec<&'c str>> {
+    let mut kinds = context.config.texts(&["layer_types"])?;
+    if kinds.len() < layers {
+        context.config.refuse(
+            "layer_types",
+            "out_of_range",
+            format!("expected an entry for each of {layers} layers, got {}", kinds.len()),
+        );
+        return None;
+    }
+    kinds.truncate(layers);
+    Some(kinds)
+}

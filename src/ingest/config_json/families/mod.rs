@@ -1,0 +1,150 @@
+//! What each family of models is made of: fields of its configuration to tensors, as vLLM 0.33's class of the architecture builds them.
+
+mod attention;
+mod dense;
+mod moe;
+
+pub use attention::{Attention, QkNorm, Rope, rope_buffer};
+
+use super::build::{Layer, Stack};
+use super::quantisation::Quantiser;
+use super::reader::{Config, MAX_LAYERS, MAX_POSITIONS};
+use crate::planner::model::ledger::{Part, Role, Stages};
+use crate::planner::model::{ClassLimits, Experts};
+
+/// What a family needs to read.
+pub struct Context<'c> {
+    /// First entry of `architectures`.
+    pub architecture: &'c str,
+    /// The text config, with the levels around it.
+    pub config: &'c Config<'c>,
+    /// The whole document.
+    pub top: &'c Config<'c>,
+    pub quantiser: &'c Quantiser,
+}
+
+/// What a family gives.
+pub struct Body<'q> {
+    pub stack: Stack,
+    pub head: Layer<'q>,
+    pub tail: Layer<'q>,
+    pub tied: bool,
+    pub hidden: u64,
+    pub vocabulary: u64,
+    pub query_heads: u64,
+    pub kv_heads: u64,
+    pub head_size: u64,
+    pub mla: bool,
+    pub experts: Option<Experts>,
+    pub limits: ClassLimits,
+}
+
+/// Read the family that `architecture` belongs to; `None` when it is not known.
+pub fn read<'c>(context: &Context<'c>) -> Option<Body<'c>> {
+    dense::read(context).or_else(|| moe::read(context))
+}
+
+impl<'c> Context<'c> {
+    /// Decoder layers.
+    pub fn layers(&self) -> usize {
+        let layers =
+            self.config.size_within(&["num_hidden_layers", "n_layer", "n_layers", "num_layers"], MAX_LAYERS);
+        usize::try_from(layers).unwrap_or(1)
+    }
+
+    pub fn hidden(&self) -> u64 {
+        self.config.size(&["hidden_size", "n_embd", "d_model"])
+    }
+
+    pub fn vocabulary(&self) -> u64 {
+        self.config.size(&["vocab_size"])
+    }
+
+    /// The longest sequence that positions are prepared for.
+    pub fn positions(&self) -> u64 {
+        self.config
+            .opt_within(
+                &[
+                    "max_position_embeddings",
+                    "n_positions",
+                    "max_seq_len",
+                    "max_sequence_length",
+                    "seq_length",
+                    "n_ctx",
+                ],
+                MAX_POSITIONS,
+            )
+            .unwrap_or(2048)
+    }
+
+    pub fn layer(&self, index: usize) -> Layer<'c> {
+        Layer::new(self.quantiser, format!("layers.{index}"))
+    }
+
+    /// Is the embedding the head too? `default`: of the class, when neither file nor class table says.
+    pub fn tied(&self, default: bool) -> bool {
+        self.config.flag(&["tie_word_embeddings"], default)
+    }
+
+    /// A body with the token table, the final norm and the head.
+    pub fn body(&self, stack: Stack, tied: bool, final_norm: FinalNorm) -> Body<'c> {
+        let (hidden, vocabulary) = (self.hidden(), self.vocabulary());
+        let mut head = Layer::new(self.quantiser, "");
+        head.table(Role::Embedding, "embed_tokens", vocabulary_rows(vocabulary), Part::whole(hidden));
+        let mut tail = Layer::new(self.quantiser, "");
+        match final_norm {
+            FinalNorm::Rms => tail.norm("norm", hidden),
+            FinalNorm::Layer { bias } => tail.layer_norm("norm", hidden, bias),
+            FinalNorm::None => {}
+        }
+        if tied {
+            head.on_stages("embed_tokens", Stages::Ends);
+        } else {
+            tail.plain_linear(
+                Role::LmHead,
+                "lm_head",
+                &[vocabulary_rows(vocabulary)],
+                Part::whole(hidden),
+                false,
+            );
+        }
+        Body {
+            stack,
+            head,
+            tail,
+            tied,
+            hidden,
+            vocabulary,
+            query_heads: 0,
+            kv_heads: 0,
+            head_size: 0,
+            mla: false,
+            experts: None,
+            limits: ClassLimits::default(),
+        }
+    }
+}
+
+impl Body<'_> {
+    /// The class builds these on every pipeline stage.
+    pub fn everywhere(mut self, names: &[&str]) -> Self {
+        for name in names {
+            self.head.on_stages(name, Stages::Every);
+            self.tail.on_stages(name, Stages::Every);
+        }
+        self
+    }
+}
+
+/// The norm after the last layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FinalNorm {
+    Rms,
+    Layer { bias: bool },
+    None,
+}
+
+/// Vocabulary as engines cut it: padded to 64.
+pub const fn vocabulary_rows(size: u64) -> Part {
+    Part { size, cut: crate::planner::model::ledger::Cut::Padded(64), what: "vocabulary padded to 64" }
+}
