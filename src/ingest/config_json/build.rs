@@ -214,6 +214,15 @@ impl<'q> Layer<'q> {
         }
     }
 
+    /// A dense gated perceptron with its own sharing.
+    pub fn dense_shared(&mut self, name: &str, hidden: u64, width: u64, sharing: Sharing) {
+        let from = self.tensors.len();
+        self.mlp(name, hidden, width, true, false);
+        for tensor in self.tensors.iter_mut().skip(from) {
+            tensor.sharing = sharing;
+        }
+    }
+
     /// Routed experts under `name`.
     pub fn experts(&mut self, name: &str, experts: Experts) {
         let Experts { count, per_token, hidden, width, gated, bias } = experts;
@@ -253,6 +262,7 @@ impl<'q> Layer<'q> {
             push("w13_bias", up, Part::whole(1), padded(tiles.0.0), false);
             push("w2_bias", down, Part::whole(1), padded(tiles.1.0), false);
         }
+        self.expert_map(count);
     }
 
     /// Scales of the cache that the quantisation method keeps as weights.
@@ -275,15 +285,28 @@ impl<'q> Layer<'q> {
         }
     }
 
+    /// As [`Layer::cache_scales`], for latent attention: only ModelOpt keeps them there.
+    pub fn latent_cache_scales(&mut self) {
+        if self.quantiser.latent_cache_scales {
+            self.cache_scales();
+        }
+    }
+
     /// Memory of this layer alone that is loaded with the weights.
     pub fn own_buffer(&mut self, bytes: u64) {
-        self.buffers.push(Buffer { name: Cow::Borrowed(""), bytes });
+        self.buffers.push(Buffer { name: Cow::Borrowed(""), bytes, with_experts_dealt: false });
+    }
+
+    /// Where each expert lives, one int32 an expert: only with expert parallelism.
+    fn expert_map(&mut self, experts: u64) {
+        let bytes = experts.saturating_mul(4);
+        self.buffers.push(Buffer { name: Cow::Borrowed(""), bytes, with_experts_dealt: true });
     }
 
     /// A buffer that every layer naming it shares.
     pub fn shared_buffer(&mut self, name: String, bytes: u64) {
         if bytes > 0 {
-            self.buffers.push(Buffer { name: Cow::Owned(name), bytes });
+            self.buffers.push(Buffer { name: Cow::Owned(name), bytes, with_experts_dealt: false });
         }
     }
 

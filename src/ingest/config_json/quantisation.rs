@@ -178,6 +178,8 @@ pub struct Quantiser {
     pub alignment: Alignment,
     /// Cache scales that each attention layer keeps as weights: in fp32, and in the model's format.
     pub cache_scales: (u64, u64),
+    /// The same for latent attention.
+    pub latent_cache_scales: bool,
     /// For people.
     pub label: String,
 }
@@ -205,6 +207,7 @@ impl Quantiser {
             dtype,
             alignment: Alignment::TRITON,
             cache_scales: (0, 0),
+            latent_cache_scales: false,
             label: dtype_label(dtype).to_owned(),
         }
     }
@@ -480,7 +483,7 @@ fn modelopt(block: &Config<'_>, side: Option<&Config<'_>>, dtype: Dtype) -> Quan
             Quantiser::plain(dtype)
         }
     };
-    listed(Quantiser { cache_scales: (2, 0), ..quantiser }, source, Matching::Loose)
+    listed(Quantiser { cache_scales: (2, 0), latent_cache_scales: true, ..quantiser }, source, Matching::Loose)
 }
 
 /// One algorithm of ModelOpt by name.

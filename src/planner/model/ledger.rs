@@ -266,4 +266,6 @@ pub struct Buffer {
     /// Equal names are one buffer, however many layers use it; an empty name is a layer's own.
     pub name: Cow<'static, str>,
     pub bytes: u64,
+    /// There only when experts are dealt out whole.
+    pub with_experts_dealt: bool,
 }

@@ -133,7 +133,9 @@ impl ModelSpec {
             .iter()
             .map(|kind| {
                 let mut sums = StageWeights::of_tensors(&kind.tensors, shape);
-                for own in kind.buffers.iter().filter(|buffer| buffer.name.is_empty()) {
+                for own in kind.buffers.iter().filter(|buffer| {
+                    buffer.name.is_empty() && (!buffer.with_experts_dealt || shape.expert_parallel())
+                }) {
                     sums.buffer_bytes += Bytes(own.bytes);
                 }
                 sums

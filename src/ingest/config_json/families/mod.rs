@@ -2,6 +2,7 @@
 
 mod attention;
 mod dense;
+mod mla;
 mod moe;
 
 pub use attention::{Attention, QkNorm, Rope, rope_buffer};
@@ -41,7 +42,7 @@ pub struct Body<'q> {
 
 /// Read the family that `architecture` belongs to; `None` when it is not known.
 pub fn read<'c>(context: &Context<'c>) -> Option<Body<'c>> {
-    dense::read(context).or_else(|| moe::read(context))
+    dense::read(context).or_else(|| moe::read(context)).or_else(|| mla::read(context))
 }
 
 impl<'c> Context<'c> {
