@@ -19,7 +19,7 @@ use super::hardware::Gpu;
 use super::input::EngineSettings;
 use super::layout::Shape;
 use super::model::ModelSpec;
-use super::units::Bytes;
+use super::model::sharded::StageWeights;
 
 pub use capacity::{CacheCapacity, CacheLayout, CacheTooSmall};
 pub use memory::{Item, MemoryBudget, StageItems};
@@ -76,7 +76,7 @@ pub trait EngineRules: Sync {
     ) -> Result<CacheLayout, Refusal>;
 
     /// What the engine may use of one GPU and what it needs apart from weights and cache, by stage.
-    /// `weights` are the bytes of the fullest rank of each stage.
+    /// `weights` are what a rank of each stage holds.
     fn memory(
         &self,
         model: &ModelSpec,
@@ -84,7 +84,7 @@ pub trait EngineRules: Sync {
         gpu: &Gpu,
         settings: &ResolvedSettings,
         stages: &[Range<usize>],
-        weights: &[Bytes],
+        weights: &[StageWeights],
     ) -> MemoryBudget;
 }
 
@@ -99,7 +99,8 @@ pub struct UnknownEngine {
 }
 
 /// Every engine, newest version first within a name.
-static ENGINES: &[&dyn EngineRules] = &[&vllm::V0_33];
+static ENGINES: &[&dyn EngineRules] =
+    &[&vllm::V0_33, &vllm::V0_24, &vllm::V0_21, &vllm::V0_20, &vllm::V0_12, &vllm::V0_10, &vllm::V0_6];
 
 /// Every known set of rules as (name, version), newest first within a name.
 pub fn known() -> impl Iterator<Item = (&'static str, &'static str)> {
@@ -159,6 +160,11 @@ mod tests {
     fn a_version_takes_the_newest_rules_not_newer() {
         for asked in ["0.33", "0.33.0", "v0.33.1", "0.40", "latest", ""] {
             assert_eq!(rules("vllm", asked).map(EngineRules::version).ok(), Some("0.33"), "{asked}");
+        }
+        for (asked, rules_of) in
+            [("0.11.2", "0.10"), ("v0.20.0", "0.20"), ("0.22.1", "0.21"), ("0.6.4", "0.6")]
+        {
+            assert_eq!(rules("vllm", asked).map(EngineRules::version).ok(), Some(rules_of), "{asked}");
         }
         assert!(rules("vllm", "0.0.1").is_err());
         assert!(rules("vllm", "banana").is_err());

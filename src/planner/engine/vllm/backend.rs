@@ -1,6 +1,7 @@
 //! Which attention backend the engine takes, as far as it decides sizes: blocks of latents, cache formats, checkpoints of
 //! states (`platforms/cuda.py`, the backends' own `supports_*`).
 
+use super::Vllm;
 use crate::planner::engine::{Refusal, RefusalCode, ResolvedSettings};
 use crate::planner::hardware::Gpu;
 use crate::planner::layout::Shape;
@@ -166,8 +167,11 @@ pub struct Checkpoints {
 
 /// Checkpoints of a state's layer class: Mamba2 everywhere; Qwen's gated delta net on Hopper and later (64 tokens);
 /// Kimi-K3's KDA (32 at most); none for Mamba1, Kimi-Linear, OLMo's delta net, convolutions.
-pub fn checkpoints(model: &ModelSpec, gpu: &Gpu, state: &State) -> Checkpoints {
+pub fn checkpoints(release: &Vllm, model: &ModelSpec, gpu: &Gpu, state: &State) -> Checkpoints {
     let none = Checkpoints { blocks: 0, alignment: 1 };
+    if !release.state_checkpoints {
+        return none;
+    }
     let recent = Generation::of(gpu) != Generation::Older;
     match state.kind {
         StateKind::Mamba2 { .. } => Checkpoints { blocks: 1, alignment: 1 },

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
+use super::Vllm;
 use super::backend::{self, Traits};
 use super::groups::{self, Bucket};
 use super::pages::{self, Page, PageRules};
@@ -16,8 +17,12 @@ use crate::planner::model::cache::LayerCache;
 use crate::planner::model::dtype::KvDtype;
 use crate::planner::units::Bytes;
 
-/// Tokens that may be scheduled at once: `batches * Q`, with `P + 1` batches under async scheduling, else `P`.
-fn in_flight_tokens(shape: &Shape, settings: &ResolvedSettings) -> u64 {
+/// Tokens that may be scheduled at once: `batches * Q`, with `P + 1` batches under async scheduling, else `P`;
+/// older releases reckoned with one batch.
+fn in_flight_tokens(release: &Vllm, shape: &Shape, settings: &ResolvedSettings) -> u64 {
+    if !release.batches_in_flight {
+        return settings.max_num_batched_tokens;
+    }
     shape
         .pp
         .saturating_add(u64::from(settings.async_scheduling))
@@ -26,6 +31,7 @@ fn in_flight_tokens(shape: &Shape, settings: &ResolvedSettings) -> u64 {
 
 /// The cache of one rank of `shape`.
 pub fn layout(
+    release: &Vllm,
     model: &ModelSpec,
     shape: &Shape,
     gpu: &Gpu,
@@ -34,14 +40,16 @@ pub fn layout(
 ) -> Result<CacheLayout, Refusal> {
     let traits = Traits::of(model);
     let stored = backend::stored_dtype(model, gpu, settings, traits)?;
-    let rules = page_rules(model, shape, gpu, settings, stored, traits);
+    let rules = page_rules(release, model, shape, gpu, settings, stored, traits);
     let by_kind: Vec<SmallVec<[Page; 5]>> = model
         .kinds
         .iter()
         .map(|kind| {
             kind.caches
                 .iter()
-                .flat_map(|cache| pages::pages(cache, &rules, states_kept(model, gpu, settings, cache)))
+                .flat_map(|cache| {
+                    pages::pages(cache, &rules, states_kept(release, model, gpu, settings, cache))
+                })
                 .collect()
         })
         .collect();
@@ -51,17 +59,21 @@ pub fn layout(
         stages.len(),
     );
     let (token_bytes, state_bytes) = by_stage(&counted, stages.len());
-    let buckets = groups::group(counted, traits.compressed, settings.disable_hybrid_kv_cache_manager)
-        .map_err(|cannot| {
-            Refusal::new(
-                RefusalCode::CacheLayoutNotSupported,
-                format!(
-                    "cache pages of {} B and {} B cannot share blocks: vLLM pads no latent cache",
-                    cannot.page, cannot.largest
-                ),
-            )
-        })?;
-    let in_flight = in_flight_tokens(shape, settings);
+    let buckets = groups::group(
+        counted,
+        traits.compressed,
+        !release.hybrid_manager || settings.disable_hybrid_kv_cache_manager,
+    )
+    .map_err(|cannot| {
+        Refusal::new(
+            RefusalCode::CacheLayoutNotSupported,
+            format!(
+                "cache pages of {} B and {} B cannot share blocks: vLLM pads no latent cache",
+                cannot.page, cannot.largest
+            ),
+        )
+    })?;
+    let in_flight = in_flight_tokens(release, shape, settings);
     let block_bytes = (0..stages.len())
         .map(|stage| Bytes(buckets.iter().map(|b| b.block_bytes(stage)).max().unwrap_or(0)))
         .collect();
@@ -70,13 +82,17 @@ pub fn layout(
         groups: buckets.iter().flat_map(|b| cache_groups(b, shape.dcp, in_flight)).collect(),
         block_size: rules.block,
         block_bytes,
-        reserved_blocks: 1,
+        reserved_blocks: u64::from(release.null_block_checked),
         kv_heads_per_rank: kv_heads_per_rank(model, shape.tp),
         replication_factor: replication(&token_bytes, logical, shape),
         token_bytes,
         token_bytes_logical: logical,
         state_bytes,
-        token_figure: TokenFigure::ConcurrencyTimesLength,
+        token_figure: if release.concurrency_figure {
+            TokenFigure::ConcurrencyTimesLength
+        } else {
+            TokenFigure::BlocksPerGroup { shards: shape.dcp }
+        },
         stored_dtype: stored,
     })
 }
@@ -87,6 +103,7 @@ pub fn layout(
 /// `B = a * ceil(state bytes / (a * attention bytes per token))`; a state's page is padded to `B` tokens of attention
 /// (`platforms/interface.py` `_align_hybrid_block_size`).
 fn page_rules(
+    release: &Vllm,
     model: &ModelSpec,
     shape: &Shape,
     gpu: &Gpu,
@@ -113,7 +130,7 @@ fn page_rules(
         let mut unit = if traits.latent { rules.block.max(128) } else { rules.block }.max(1);
         if settings.prefix_caching {
             for state in states() {
-                unit = lcm(unit, backend::checkpoints(model, gpu, state).alignment);
+                unit = lcm(unit, backend::checkpoints(release, model, gpu, state).alignment);
             }
         }
         let blocks = largest.div_ceil(unit.saturating_mul(row).max(1));
@@ -140,10 +157,16 @@ fn attention_row(cache: &LayerCache, tp: u64, stored: KvDtype) -> Option<u64> {
 }
 
 /// States that a request keeps: 1 without prefix caching, else 2 and those of checkpoints; and one for each draft token.
-fn states_kept(model: &ModelSpec, gpu: &Gpu, settings: &ResolvedSettings, cache: &LayerCache) -> u64 {
+fn states_kept(
+    release: &Vllm,
+    model: &ModelSpec,
+    gpu: &Gpu,
+    settings: &ResolvedSettings,
+    cache: &LayerCache,
+) -> u64 {
     let LayerCache::State(state) = cache else { return 0 };
     let kept = if settings.prefix_caching && !backend::attention_free(model) {
-        2_u64.saturating_add(backend::checkpoints(model, gpu, state).blocks)
+        2_u64.saturating_add(backend::checkpoints(release, model, gpu, state).blocks)
     } else {
         1
     };

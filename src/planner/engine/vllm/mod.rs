@@ -1,35 +1,58 @@
 //! vLLM: what it does with memory and parallel sizes.
 //!
 //! Read from the 0.33.0 package; paths in comments are inside it. `tests/oracle_cache.rs` compares these
-//! rules with what the engine's own code computes.
+//! rules with what the engine's own code computes. Older releases differ by the table in `release`.
 
 mod backend;
 mod cache;
 mod groups;
+mod memory;
 mod pages;
 mod refuse;
+mod release;
 mod resolve;
 mod split;
 
 use std::ops::Range;
 
-use super::{CacheLayout, EngineRules, Item, MemoryBudget, Refusal, ResolvedSettings, StageItems};
+pub use release::{V0_6, V0_10, V0_12, V0_20, V0_21, V0_24, V0_33};
+
+use super::{CacheLayout, EngineRules, MemoryBudget, Refusal, ResolvedSettings};
 use crate::planner::hardware::Gpu;
 use crate::planner::input::EngineSettings;
 use crate::planner::layout::Shape;
 use crate::planner::model::ModelSpec;
-use crate::planner::units::Bytes;
+use crate::planner::model::sharded::StageWeights;
 
-/// The rules of one range of releases.
+/// The rules of one range of releases; `release` has the table.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Vllm {
     version: &'static str,
     /// `gpu_memory_utilization` when none is given.
     default_utilization: f64,
+    /// GPUs of 160 GiB and more take 16,384 tokens a step by default.
+    large_gpu_defaults: bool,
+    /// fp32 copies of the logits at the sampler's peak.
+    sampler_copies: f64,
+    /// CUDA graphs are estimated and taken off the budget.
+    graphs_in_budget: bool,
+    /// Communicators are set up after the first measurement, so their memory counts.
+    collectives_in_budget: bool,
+    /// A cache format that the checkpoint declares is taken without being asked for.
+    declared_kv_dtype: bool,
+    /// Windows and chunks have groups of their own.
+    hybrid_manager: bool,
+    /// Models with states cache prefixes by default.
+    hybrid_prefix_caching: bool,
+    /// Prefill hands out states in between, for which a request holds one block more.
+    state_checkpoints: bool,
+    /// A window is sized for all batches in flight, not for one.
+    batches_in_flight: bool,
+    /// The printed tokens are `concurrency * max_model_len`, else `blocks / groups * block size`.
+    concurrency_figure: bool,
+    /// The block that is never handed out counts when the engine checks that one request fits.
+    null_block_checked: bool,
 }
-
-/// vLLM 0.33.
-pub static V0_33: Vllm = Vllm { version: "0.33", default_utilization: 0.92 };
 
 impl EngineRules for Vllm {
     fn name(&self) -> &'static str {
@@ -76,27 +99,18 @@ impl EngineRules for Vllm {
         settings: &ResolvedSettings,
         stages: &[Range<usize>],
     ) -> Result<CacheLayout, Refusal> {
-        cache::layout(model, shape, gpu, settings, stages)
+        cache::layout(self, model, shape, gpu, settings, stages)
     }
 
     fn memory(
         &self,
-        _model: &ModelSpec,
-        _shape: &Shape,
+        model: &ModelSpec,
+        shape: &Shape,
         gpu: &Gpu,
         settings: &ResolvedSettings,
         stages: &[Range<usize>],
-        _weights: &[Bytes],
+        weights: &[StageWeights],
     ) -> MemoryBudget {
-        let none = Item::none("not estimated yet");
-        let items = StageItems { buffers: none, activation: none, runtime: none, cuda_graph: none };
-        MemoryBudget {
-            budget: Bytes::from_f64((gpu.memory_bytes.as_f64() * settings.gpu_memory_utilization).ceil()),
-            utilization: settings.gpu_memory_utilization,
-            share_of_rest: 1.0,
-            stages: vec![items; stages.len()],
-            outside: none,
-            source: "ceil(gpu_memory_utilization x memory the driver reports), v1/worker/utils.py request_memory",
-        }
+        memory::budget(self, model, shape, gpu, settings, stages, weights)
     }
 }

@@ -7,6 +7,7 @@ use crate::planner::estimate::{Assumption, AssumptionValue};
 use crate::planner::hardware::Gpu;
 use crate::planner::input::EngineSettings;
 use crate::planner::model::ModelSpec;
+use crate::planner::model::cache::LayerCache;
 use crate::planner::model::dtype::{Dtype, KvDtype};
 use crate::planner::units::{Bytes, Tokens};
 
@@ -27,13 +28,13 @@ pub fn resolve(
         ));
     }
     let max_model_len = settings.max_model_len.unwrap_or(model.context_length).max(1);
-    let (tokens, seqs) = batch_defaults(gpu);
+    let (tokens, seqs) = batch_defaults(rules, gpu);
     let max_num_seqs = settings.max_num_seqs.unwrap_or(seqs).max(1);
     let max_num_batched_tokens = settings
         .max_num_batched_tokens
         .unwrap_or_else(|| tokens.min(max_num_seqs.saturating_mul(max_model_len)))
         .max(1);
-    let (kv_dtype, kv_dtype_declared) = kv_dtype(&settings.kv_cache_dtype, model)?;
+    let (kv_dtype, kv_dtype_declared) = kv_dtype(rules, &settings.kv_cache_dtype, model)?;
     Ok(ResolvedSettings {
         engine: "vllm",
         rules_version: rules.version,
@@ -49,7 +50,9 @@ pub fn resolve(
         kv_cache_memory_bytes: settings.kv_cache_memory_bytes,
         quantization: settings.quantization.clone(),
         async_scheduling: settings.async_scheduling.unwrap_or(true),
-        prefix_caching: settings.enable_prefix_caching.unwrap_or(true),
+        prefix_caching: settings
+            .enable_prefix_caching
+            .unwrap_or(rules.hybrid_prefix_caching || !has_states(model)),
         disable_hybrid_kv_cache_manager: settings.disable_hybrid_kv_cache_manager,
         language_model_only: settings.language_model_only,
         enforce_eager: settings.enforce_eager,
@@ -70,9 +73,9 @@ pub fn resolve(
 }
 
 /// Tokens of a step and sequences of a batch that `vllm serve` takes by default.
-fn batch_defaults(gpu: &Gpu) -> (u64, u64) {
+fn batch_defaults(rules: &Vllm, gpu: &Gpu) -> (u64, u64) {
     let Bytes(memory) = gpu.memory_bytes;
-    if memory >= 160 * GIB {
+    if rules.large_gpu_defaults && memory >= 160 * GIB {
         (16_384, 1024)
     } else if memory >= 70 * GIB && !gpu.name.to_ascii_lowercase().contains("a100") {
         (8192, 1024)
@@ -81,15 +84,20 @@ fn batch_defaults(gpu: &Gpu) -> (u64, u64) {
     }
 }
 
+fn has_states(model: &ModelSpec) -> bool {
+    model.kinds.iter().flat_map(|k| &k.caches).any(|c| matches!(c, LayerCache::State(_)))
+}
+
 /// The cache format: the caller's, else what the checkpoint declares, else the model's own.
-fn kv_dtype(text: &str, model: &ModelSpec) -> Result<(KvDtype, bool), Refusal> {
+fn kv_dtype(rules: &Vllm, text: &str, model: &ModelSpec) -> Result<(KvDtype, bool), Refusal> {
     let own = match model.dtype {
         Dtype::Fp32 => KvDtype::Fp32,
         Dtype::Fp16 => KvDtype::Fp16,
         _ => KvDtype::Bf16,
     };
+    let declared = model.declared_kv_dtype.filter(|_| rules.declared_kv_dtype);
     let asked = match text {
-        "" | "auto" => return Ok(model.declared_kv_dtype.map_or((own, false), |d| (d, true))),
+        "" | "auto" => return Ok(declared.map_or((own, false), |d| (d, true))),
         "fp8" | "fp8_e4m3" | "fp8_e5m2" | "fp8_inc" => KvDtype::Fp8,
         "bfloat16" | "bf16" => KvDtype::Bf16,
         "float16" | "fp16" | "half" => KvDtype::Fp16,

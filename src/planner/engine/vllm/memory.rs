@@ -1,0 +1,250 @@
+//! One GPU's budget: what the engine may use, and what it needs beside weights and cache.
+//!
+//! `cache = ceil(u * total) - weights - buffers - peak of a profile run - runtime - CUDA graphs`
+//! (`v1/worker/gpu_worker.py`, `v1/worker/utils.py`). What only a GPU can tell is a general rule here, fitted to start-up logs;
+//! each item says so.
+
+use std::ops::Range;
+
+use super::Vllm;
+use crate::planner::engine::{Item, MemoryBudget, ResolvedSettings, StageItems};
+use crate::planner::estimate::Basis;
+use crate::planner::hardware::Gpu;
+use crate::planner::layout::Shape;
+use crate::planner::model::ModelSpec;
+use crate::planner::model::ledger::{Cut, Role, Sharing, Tensor};
+use crate::planner::model::sharded::StageWeights;
+use crate::planner::units::Bytes;
+
+/// What the allocator adds to the tensors of a layer's peak: fragments and short-lived copies (fitted: 0.9 GiB at 8192 tokens
+/// of Qwen3-30B-A3B against 0.62 computed, 0.65 of Qwen3-8B at TP=2 against 0.53).
+const LAYER_PEAK: f64 = 1.25;
+/// A vision or audio encoder's profile run with its cached outputs (Qwen3.5-27B TP=4: 0.9 GiB over the layers').
+const ENCODER_GIB: f64 = 0.9;
+/// Runtime memory that appears after the first measurement.
+const RUNTIME_GIB: f64 = 0.13;
+/// A communicator's buffers for each further rank, where they count (TP=2: 0.54 GiB in all, TP=8: 2.3).
+const COLLECTIVE_GIB: f64 = 0.31;
+/// One captured graph of one layer (0.25 to 0.4 MiB in logs of 0.10 to 0.26).
+const GRAPH_MIB: f64 = 0.3;
+/// Context, libraries and kernels loaded on a GPU (H100: 78.57 GiB free of 79.18).
+const CONTEXT_GIB: f64 = 0.6;
+/// Communicators of a replica with several ranks.
+const OUTSIDE_COLLECTIVES_GIB: f64 = 0.9;
+
+/// The budget of one GPU under `shape`.
+pub fn budget(
+    release: &Vllm,
+    model: &ModelSpec,
+    shape: &Shape,
+    gpu: &Gpu,
+    settings: &ResolvedSettings,
+    stages: &[Range<usize>],
+    weights: &[StageWeights],
+) -> MemoryBudget {
+    let utilization = settings.gpu_memory_utilization;
+    let last = stages.len().saturating_sub(1);
+    let token_bytes = token_bytes_by_kind(model, shape);
+    let items = stages
+        .iter()
+        .zip(weights)
+        .enumerate()
+        .map(|(i, (layers, weights))| StageItems {
+            buffers: buffers(model, shape, layers, weights),
+            activation: activation(release, model, settings, layers, &token_bytes, (i == 0, i == last)),
+            runtime: runtime(release, shape),
+            cuda_graph: if release.graphs_in_budget {
+                graphs(settings, layers.len())
+            } else {
+                Item::none("this release takes CUDA graphs from outside the budget")
+            },
+        })
+        .collect();
+    MemoryBudget {
+        budget: Bytes::from_f64((gpu.memory_bytes.as_f64() * utilization).ceil()),
+        utilization,
+        share_of_rest: 1.0,
+        stages: items,
+        outside: outside(release, shape, settings, stages),
+        source: "ceil(gpu_memory_utilization x the memory that the driver reports), v1/worker/utils.py request_memory",
+    }
+}
+
+/// Position tables, and for a quantised latent the two 16-bit copies that its up-projection leaves:
+/// `layers * (H/T) * kv_lora_rank * (nope + v) * 2 B`.
+fn buffers(model: &ModelSpec, shape: &Shape, layers: &Range<usize>, weights: &StageWeights) -> Item {
+    let copies: Vec<u64> = model
+        .kinds
+        .iter()
+        .map(|kind| {
+            kind.tensors
+                .iter()
+                .filter(|t| t.name.contains("kv_b_proj") && t.storage.is_quantised())
+                .map(|t| t.on_rank(shape).parameters.saturating_mul(2))
+                .fold(0, u64::saturating_add)
+        })
+        .collect();
+    let copied: Bytes = if copies.iter().all(|c| *c == 0) {
+        Bytes::ZERO
+    } else {
+        let stage = model.layers.get(layers.clone()).unwrap_or(&[]);
+        stage.iter().map(|kind| Bytes(copies.get(*kind).copied().unwrap_or(0))).sum()
+    };
+    Item::exact(
+        weights.buffer_bytes + copied,
+        "position tables, and 16-bit copies of quantised MLA up-projections made after loading",
+    )
+}
+
+/// Bytes of one token's activations in the widest half of a layer, by kind: residual, normed and hidden rows, and all that
+/// its projections give out and take in on one rank, in 16 bit.
+fn token_bytes_by_kind(model: &ModelSpec, shape: &Shape) -> Vec<u64> {
+    let residual = model.hidden_size.saturating_mul(3);
+    model
+        .kinds
+        .iter()
+        .map(|kind| {
+            let (mut mixer, mut feed_forward) = (0_u64, 0_u64);
+            for tensor in kind.tensors.iter().filter(|t| t.is_matmul) {
+                let width = width(tensor, shape);
+                match tensor.role {
+                    Role::Attention | Role::KvProjection | Role::Indexer | Role::StateMixer => {
+                        mixer = mixer.saturating_add(width);
+                    }
+                    Role::DenseFeedForward | Role::RoutedExperts | Role::SharedExpert | Role::Router => {
+                        feed_forward = feed_forward.saturating_add(width);
+                    }
+                    Role::Embedding | Role::LmHead | Role::Norm | Role::Tower => {}
+                }
+            }
+            residual.saturating_add(mixer.max(feed_forward)).saturating_mul(2)
+        })
+        .collect()
+}
+
+/// Elements that one token brings in and out of a projection on one rank; inputs only where the rank holds a share of them.
+fn width(tensor: &Tensor, shape: &Shape) -> u64 {
+    let on_rank = tensor.on_rank(shape);
+    let inputs = if tensor.inputs.cut == Cut::Whole { 0 } else { on_rank.cols };
+    let one = on_rank.rows.saturating_add(inputs);
+    match tensor.sharing {
+        Sharing::Experts => one.saturating_mul(tensor.active_copies),
+        Sharing::Tensor | Sharing::SharedExperts => one,
+    }
+}
+
+/// The profile run: `Q` tokens through the layers, then on the last stage the sampler over `min(max_num_seqs, Q)` rows of
+/// the vocabulary in fp32; the peak is the larger. An encoder's run stays on the first stage.
+fn activation(
+    release: &Vllm,
+    model: &ModelSpec,
+    settings: &ResolvedSettings,
+    layers: &Range<usize>,
+    token_bytes: &[u64],
+    (first, last): (bool, bool),
+) -> Item {
+    let tokens = settings.max_num_batched_tokens;
+    let widest = model
+        .layers
+        .get(layers.clone())
+        .unwrap_or(&[])
+        .iter()
+        .filter_map(|kind| token_bytes.get(*kind).copied())
+        .max()
+        .unwrap_or(0);
+    let of_layers = (Bytes(widest) * tokens).as_f64() * LAYER_PEAK;
+    let rows = settings.max_num_seqs.min(tokens);
+    let logits = Bytes(rows.saturating_mul(model.vocab_size).saturating_mul(4)).as_f64();
+    let of_sampler = if last { logits * release.sampler_copies } else { 0.0 };
+    let encoder = first && !settings.language_model_only && has_tower(model);
+    let of_encoder = if encoder { Bytes::from_gib(ENCODER_GIB).as_f64() } else { 0.0 };
+    let source = match (of_sampler > of_layers, encoder) {
+        (true, false) => {
+            "sampler peak of the profile run: fp32 copies of max_num_seqs x vocabulary, by release (fitted to start-up logs)"
+        }
+        (false, false) => {
+            "layer peak of the profile run: max_num_batched_tokens x widest half of a layer on a rank (fitted to start-up logs)"
+        }
+        (true, true) => "sampler peak of the profile run, and an encoder's run (fitted to start-up logs)",
+        (false, true) => "layer peak of the profile run, and an encoder's run (fitted to start-up logs)",
+    };
+    estimate(of_layers.max(of_sampler) + of_encoder, (0.6, 1.6), source)
+}
+
+fn has_tower(model: &ModelSpec) -> bool {
+    model.head.iter().any(|t| t.role == Role::Tower)
+}
+
+fn runtime(release: &Vllm, shape: &Shape) -> Item {
+    let further = if release.collectives_in_budget { shape.tp.saturating_sub(1).min(7) } else { 0 };
+    let gib = Bytes(further).as_f64().mul_add(COLLECTIVE_GIB, RUNTIME_GIB);
+    estimate(
+        Bytes::from_gib(gib).as_f64(),
+        (0.2, 2.0),
+        if further > 0 {
+            "non-torch memory and communicators, which this release counts (start-up logs of 0.10)"
+        } else {
+            "non-torch memory that appears after the first measurement (start-up logs: 0.02 to 0.15 GiB)"
+        },
+    )
+}
+
+/// Sizes for which graphs are captured: 1, 2, 4, then every 8 to 256, then every 16 to `min(2 * max_num_seqs, 512)`.
+fn capture_sizes(max_num_seqs: u64) -> u64 {
+    let largest = max_num_seqs.saturating_mul(2).min(512);
+    let small = [1, 2, 4].iter().filter(|n| **n <= largest).count() as u64;
+    small.saturating_add(largest.min(256) / 8).saturating_add(largest.saturating_sub(256) / 16)
+}
+
+fn graphs(settings: &ResolvedSettings, layers: usize) -> Item {
+    if settings.enforce_eager {
+        return Item::none("no CUDA graphs with enforce_eager");
+    }
+    let count = capture_sizes(settings.max_num_seqs).saturating_mul(layers as u64);
+    let mib = Bytes(count).as_f64() * GRAPH_MIB;
+    estimate(
+        mib * 1_048_576.0,
+        (0.5, 2.5),
+        "CUDA graphs: captured sizes x layers of the stage x 0.3 MiB (start-up logs of 0.10 to 0.26)",
+    )
+}
+
+/// What must stay free outside the budget.
+fn outside(release: &Vllm, shape: &Shape, settings: &ResolvedSettings, stages: &[Range<usize>]) -> Item {
+    let collectives =
+        if shape.gpus() > 1 && !release.collectives_in_budget { OUTSIDE_COLLECTIVES_GIB } else { 0.0 };
+    let graphs = if release.graphs_in_budget {
+        Bytes::ZERO
+    } else {
+        let layers = stages.iter().map(ExactSizeIterator::len).max().unwrap_or(0);
+        graphs(settings, layers).bytes
+    };
+    estimate(
+        Bytes::from_gib(CONTEXT_GIB + collectives).as_f64() + graphs.as_f64(),
+        (0.6, 1.8),
+        "CUDA context, communicators and whatever the release leaves outside the budget (start-up logs)",
+    )
+}
+
+fn estimate(bytes: f64, (low, high): (f64, f64), source: &'static str) -> Item {
+    Item {
+        bytes: Bytes::from_f64(bytes),
+        low: Bytes::from_f64(bytes * low),
+        high: Bytes::from_f64(bytes * high),
+        basis: Basis::Calibrated,
+        source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::capture_sizes;
+
+    #[test]
+    fn graphs_are_captured_at_the_default_sizes() {
+        assert_eq!(capture_sizes(1), 2);
+        assert_eq!(capture_sizes(2), 3);
+        assert_eq!(capture_sizes(64), 3 + 16);
+        assert_eq!(capture_sizes(1024), 3 + 32 + 16);
+    }
+}

@@ -1,0 +1,59 @@
+//! What changed between releases, as a table: everything else is the same in all of them.
+//!
+//! Sources: the package of 0.33.0; start-up logs of the releases named; release notes.
+
+use super::Vllm;
+
+/// vLLM 0.33.
+pub static V0_33: Vllm = Vllm {
+    version: "0.33",
+    default_utilization: 0.92,
+    large_gpu_defaults: true,
+    sampler_copies: 4.0,
+    graphs_in_budget: true,
+    collectives_in_budget: false,
+    declared_kv_dtype: true,
+    hybrid_manager: true,
+    hybrid_prefix_caching: true,
+    state_checkpoints: true,
+    batches_in_flight: true,
+    concurrency_figure: true,
+    null_block_checked: true,
+};
+
+/// vLLM 0.24: hybrids cache prefixes by default (a log of 0.24.0 holds two states a group); no checkpoints of states yet.
+pub static V0_24: Vllm = Vllm {
+    version: "0.24",
+    state_checkpoints: false,
+    batches_in_flight: false,
+    large_gpu_defaults: false,
+    null_block_checked: false,
+    ..V0_33
+};
+
+/// vLLM 0.21: CUDA graphs come off the budget and the printed tokens are concurrency times length.
+pub static V0_21: Vllm = Vllm { version: "0.21", hybrid_prefix_caching: false, ..V0_24 };
+
+/// vLLM 0.20: graphs outside the budget; the printed tokens are blocks over groups.
+pub static V0_20: Vllm = Vllm {
+    version: "0.20",
+    default_utilization: 0.90,
+    graphs_in_budget: false,
+    concurrency_figure: false,
+    ..V0_21
+};
+
+/// vLLM 0.12: the sampler's peak falls to about four copies of the logits, communicators are set up before the measurement.
+pub static V0_12: Vllm = Vllm { version: "0.12", ..V0_20 };
+
+/// vLLM 0.10: the sampler sorts whole vocabularies; communicators count against the budget.
+pub static V0_10: Vllm = Vllm {
+    version: "0.10",
+    sampler_copies: 9.7,
+    collectives_in_budget: true,
+    declared_kv_dtype: false,
+    ..V0_12
+};
+
+/// vLLM 0.6 with the V1 engine: windows are allocated as if they kept every token.
+pub static V0_6: Vllm = Vllm { version: "0.6", hybrid_manager: false, ..V0_10 };
