@@ -182,3 +182,8 @@ pub fn rope_buffer(layer: &mut Layer<'_>, rope: Rope) {
     let bytes = rope.positions.saturating_mul(rope.features).saturating_mul(layer.dtype().bytes());
     layer.shared_buffer(format!("rope {} {} {}", rope.features, rope.positions, rope.base), bytes);
 }
+
+/// What a transformers class keeps instead of a table: inverse frequencies in fp32, twice.
+pub fn inverse_frequencies(layer: &mut Layer<'_>, rope: Rope) {
+    layer.shared_buffer(format!("inverse frequencies {} {}", rope.features, rope.base), rope.features.saturating_mul(4));
+}

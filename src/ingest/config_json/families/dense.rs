@@ -1,7 +1,7 @@
 //! Dense decoders: attention by head, one multi-layer perceptron a layer.
 
 use super::super::build::{Layer, Stack};
-use super::{Attention, Body, Context, FinalNorm, QkNorm, Rope, rope_buffer};
+use super::{Attention, Body, Context, FinalNorm, QkNorm, Rope, inverse_frequencies, rope_buffer};
 use crate::planner::model::cache::Reach;
 
 /// How a dense decoder differs from Llama.

@@ -1,11 +1,12 @@
 //! What each family of models is made of: fields of its configuration to tensors, as vLLM 0.33's class of the architecture builds them.
 
 mod attention;
+mod classic;
 mod dense;
 mod mla;
 mod moe;
 
-pub use attention::{Attention, QkNorm, Rope, rope_buffer};
+pub use attention::{Attention, QkNorm, Rope, inverse_frequencies, rope_buffer};
 
 use super::build::{Layer, Stack};
 use super::quantisation::Quantiser;
@@ -42,7 +43,7 @@ pub struct Body<'q> {
 
 /// Read the family that `architecture` belongs to; `None` when it is not known.
 pub fn read<'c>(context: &Context<'c>) -> Option<Body<'c>> {
-    dense::read(context).or_else(|| moe::read(context)).or_else(|| mla::read(context))
+    dense::read(context).or_else(|| moe::read(context)).or_else(|| mla::read(context)).or_else(|| classic::read(context))
 }
 
 impl<'c> Context<'c> {
@@ -89,9 +90,14 @@ impl<'c> Context<'c> {
 
     /// A body with the token table, the final norm and the head.
     pub fn body(&self, stack: Stack, tied: bool, final_norm: FinalNorm) -> Body<'c> {
+        self.body_with_table(stack, tied, final_norm, self.hidden())
+    }
+
+    /// As [`Context::body`], with token vectors of another width than the layers'.
+    pub fn body_with_table(&self, stack: Stack, tied: bool, final_norm: FinalNorm, width: u64) -> Body<'c> {
         let (hidden, vocabulary) = (self.hidden(), self.vocabulary());
         let mut head = Layer::new(self.quantiser, "");
-        head.table(Role::Embedding, "embed_tokens", vocabulary_rows(vocabulary), Part::whole(hidden));
+        head.table(Role::Embedding, "embed_tokens", vocabulary_rows(vocabulary), Part::whole(width));
         let mut tail = Layer::new(self.quantiser, "");
         match final_norm {
             FinalNorm::Rms => tail.norm("norm", hidden),
