@@ -483,7 +483,11 @@ fn modelopt(block: &Config<'_>, side: Option<&Config<'_>>, dtype: Dtype) -> Quan
             Quantiser::plain(dtype)
         }
     };
-    listed(Quantiser { cache_scales: (2, 0), latent_cache_scales: true, ..quantiser }, source, Matching::Loose)
+    listed(
+        Quantiser { cache_scales: (2, 0), latent_cache_scales: true, ..quantiser },
+        source,
+        Matching::Loose,
+    )
 }
 
 /// One algorithm of ModelOpt by name.

@@ -47,7 +47,13 @@ impl Latent {
         let latent = Part::whole(self.kv_rank.saturating_add(self.rope));
         let queries = [Part::units(self.heads, self.nope.saturating_add(self.rope), "query heads")];
         if self.q_rank > 0 {
-            layer.linear(Role::Attention, "self_attn.fused_qkv_a_proj", &[Part::whole(self.q_rank), latent], hidden, false);
+            layer.linear(
+                Role::Attention,
+                "self_attn.fused_qkv_a_proj",
+                &[Part::whole(self.q_rank), latent],
+                hidden,
+                false,
+            );
             layer.norm("q_a_layernorm", self.q_rank);
             layer.linear(Role::Attention, "self_attn.q_b_proj", &queries, Part::whole(self.q_rank), false);
         } else {
@@ -56,7 +62,13 @@ impl Latent {
         }
         layer.norm("kv_a_layernorm", self.kv_rank);
         let keys_and_values = [Part::units(self.heads, self.nope.saturating_add(self.value), "query heads")];
-        layer.linear(Role::KvProjection, "self_attn.kv_b_proj", &keys_and_values, Part::whole(self.kv_rank), false);
+        layer.linear(
+            Role::KvProjection,
+            "self_attn.kv_b_proj",
+            &keys_and_values,
+            Part::whole(self.kv_rank),
+            false,
+        );
         let out = Part::units(self.heads, self.value, "query heads");
         layer.linear(Role::Attention, "self_attn.o_proj", &[hidden], out, false);
         layer.query_heads = self.heads;
@@ -78,8 +90,19 @@ impl Latent {
         let queries = [Part::whole(heads.saturating_mul(head))];
         layer.linear(Role::Indexer, "self_attn.indexer.wq_b", &queries, Part::whole(self.q_rank), false);
         let keys = [Part::whole(head), Part::whole(heads)];
-        layer.plain_linear(Role::Indexer, "self_attn.indexer.wk_weights_proj", &keys, Part::whole(self.hidden), false);
-        layer.typed_vector(Role::Norm, "self_attn.indexer.k_norm", &[Part::whole(head), Part::whole(head)], Dtype::Fp32);
+        layer.plain_linear(
+            Role::Indexer,
+            "self_attn.indexer.wk_weights_proj",
+            &keys,
+            Part::whole(self.hidden),
+            false,
+        );
+        layer.typed_vector(
+            Role::Norm,
+            "self_attn.indexer.k_norm",
+            &[Part::whole(head), Part::whole(head)],
+            Dtype::Fp32,
+        );
         layer.caches.push(LayerCache::Indexer { head_size: head });
     }
 }
@@ -108,7 +131,8 @@ pub fn mixture(context: &Context<'_>) -> Option<Mixture> {
     let config = context.config;
     config.value(EXPERT_COUNT)?;
     let width = config.size(&["moe_intermediate_size"]);
-    let corrected = config.text(&["topk_method"]) == Some("noaux_tc") || config.text(&["scoring_func"]) == Some("sigmoid");
+    let corrected = config.text(&["topk_method"]) == Some("noaux_tc")
+        || config.text(&["scoring_func"]) == Some("sigmoid");
     Some(Mixture {
         experts: Stacked {
             count: config.size(EXPERT_COUNT),
