@@ -41,6 +41,8 @@ pub enum Cut {
     Heads(u64),
     /// Padded up to a multiple first, then cut evenly.
     Padded(u64),
+    /// Cut evenly where the ranks divide `heads`, whole otherwise.
+    UnitsIfDivides { units: u64, heads: u64 },
 }
 
 /// A run of features along one axis.
@@ -86,6 +88,10 @@ impl Part {
             Cut::Whole => self.size,
             Cut::Units(units) => units.div_ceil(ranks).saturating_mul(per_unit(self.size, units)),
             Cut::Heads(units) => (units / ranks).max(1).saturating_mul(per_unit(self.size, units)),
+            Cut::UnitsIfDivides { units, heads } if heads.is_multiple_of(ranks) => {
+                units.div_ceil(ranks).saturating_mul(per_unit(self.size, units))
+            }
+            Cut::UnitsIfDivides { .. } => self.size,
             Cut::Padded(multiple) => round_up(self.size, multiple).div_ceil(ranks),
         }
     }

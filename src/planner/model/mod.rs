@@ -96,3 +96,14 @@ pub struct ClassLimits {
     /// Without expert parallelism, TP × attention DP may not exceed the routed experts.
     pub ranks_within_experts: bool,
 }
+
+impl ModelSpec {
+    /// The decoder alone, as engines load it when asked for the language model only.
+    #[must_use]
+    pub fn without_towers(&self) -> Self {
+        let mut out = self.clone();
+        out.head.retain(|tensor| tensor.role != ledger::Role::Tower);
+        out.head_buffers.clear();
+        out
+    }
+}

@@ -256,6 +256,9 @@ pub fn read<'c>(context: &Context<'c>) -> Option<Body<'c>> {
     let reaches = reaches(context, style.windows, layers);
     let full_rope = Rope::of(context, base.head, Some("full_attention"));
     let local_rope = Rope::of(context, base.head, Some("sliding_attention"));
+    // multimodal rotary positions of the older Qwen classes have a table four times as long
+    let stretch = if context.architecture.starts_with("Qwen2") && context.architecture.contains("VL") { 4 } else { 1 };
+    let full_rope = Rope { positions: full_rope.positions.saturating_mul(stretch), ..full_rope };
     let local_base = config.real(&["rope_local_base_freq"]);
     let local_rope =
         local_base.map_or(local_rope, |base| Rope { base, positions: context.positions(), ..local_rope });
@@ -273,6 +276,10 @@ pub fn read<'c>(context: &Context<'c>) -> Option<Body<'c>> {
                 &mut layer,
                 if matches!(reach, Reach::Sliding { .. }) { local_rope } else { full_rope },
             );
+        }
+        if context.architecture.starts_with("Gemma") {
+            // the factor on token vectors, one number
+            layer.shared_buffer("normalizer".to_owned(), layer.dtype().bytes());
         }
         stack.push(layer);
     }

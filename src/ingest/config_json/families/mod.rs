@@ -5,6 +5,7 @@ mod classic;
 mod dense;
 mod mla;
 mod moe;
+mod vision;
 
 pub use attention::{Attention, QkNorm, Rope, inverse_frequencies, rope_buffer};
 
@@ -43,7 +44,12 @@ pub struct Body<'q> {
 
 /// Read the family that `architecture` belongs to; `None` when it is not known.
 pub fn read<'c>(context: &Context<'c>) -> Option<Body<'c>> {
-    dense::read(context).or_else(|| moe::read(context)).or_else(|| mla::read(context)).or_else(|| classic::read(context))
+    let mut body = dense::read(context)
+        .or_else(|| moe::read(context))
+        .or_else(|| mla::read(context))
+        .or_else(|| classic::read(context))?;
+    vision::add(context, &mut body);
+    Some(body)
 }
 
 impl<'c> Context<'c> {
