@@ -48,13 +48,13 @@ impl Ground<'_> {
 
     /// Multiply a replica `dp` times and time it under `asked` requests at once.
     #[must_use]
-    pub fn candidate(&self, replica: &Replica, dp: u64, asked: u64) -> Candidate {
+    pub fn candidate(&self, replica: Replica, dp: u64, asked: u64) -> Candidate {
         let shape = replica.shape;
         let caches = dp.saturating_mul(shape.attention_dp).max(1);
         let sequences_at_context = replica.cache.sequences_at(replica.capacity.blocks, self.context());
         let room = whole(sequences_at_context).min(self.settings.max_num_seqs).saturating_mul(caches);
         let concurrency = asked.min(room).max(1);
-        let stages = stage_loads(&self.input.model, replica);
+        let stages = stage_loads(&self.input.model, &replica);
         let all_reduces_per_pass =
             if shape.tp > 1 { 2.0 * self.input.model.layers.len() as f64 } else { 0.0 };
         let latency = LatencyInput {
@@ -69,7 +69,7 @@ impl Ground<'_> {
         };
         let timing = match self.input.latency_model {
             LatencyModel::Roofline | LatencyModel::Calibrated => {
-                roofline::estimate(&latency, &self.constants(replica))
+                roofline::estimate(&latency, &self.constants(&replica))
             }
         };
         let tpot_s = timing.decode.total_s();
@@ -101,7 +101,7 @@ impl Ground<'_> {
             requests_per_s: concurrency as f64 / request_s,
             timing,
             standing,
-            replica: replica.clone(),
+            replica,
         }
     }
 

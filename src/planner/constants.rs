@@ -49,7 +49,6 @@ impl Ground<'_> {
     #[must_use]
     pub fn plain_assumptions(&self, replica: &Replica) -> Vec<Assumption> {
         let constants = self.constants(replica);
-        let gpu_source = format!("hardware catalogue, {}: {}", self.gpu.key, self.gpu.sources.join("; "));
         let link = &replica.placed.tp.link;
         let link_source = format!(
             "hardware catalogue, {} ({}), both directions for each GPU: {}",
@@ -58,9 +57,14 @@ impl Ground<'_> {
             link.sources.join("; ")
         );
         let mut list = vec![
-            self.assumption("hbm_bytes_per_s", constants.hbm_bytes_per_s, "B/s", &gpu_source),
+            self.assumption(
+                "hbm_bytes_per_s",
+                constants.hbm_bytes_per_s,
+                "B/s",
+                &gpu_source(&self.gpu, "bw"),
+            ),
             self.assumption("hbm_efficiency", constants.hbm_efficiency, "", PLAIN),
-            self.assumption("peak_flops", constants.peak_flops, "FLOP/s", &gpu_source),
+            self.assumption("peak_flops", constants.peak_flops, "FLOP/s", &gpu_source(&self.gpu, "tflops")),
             self.assumption("compute_efficiency", constants.compute_efficiency, "", PLAIN),
         ];
         if replica.shape.tp > 1 {
@@ -83,6 +87,15 @@ impl Ground<'_> {
             given,
         }
     }
+}
+
+/// Where one figure of a GPU comes from. The catalogue's sources start with the figure they are for.
+#[must_use]
+pub fn gpu_source(gpu: &Gpu, figure: &str) -> String {
+    let of_figure = |source: &&String| source.split_once(':').is_some_and(|(key, _)| key.trim() == figure);
+    let words: Vec<&str> = gpu.sources.iter().filter(of_figure).map(String::as_str).collect();
+    let words = if words.is_empty() { gpu.sources.join("; ") } else { words.join("; ") };
+    format!("hardware catalogue, {}: {words}", gpu.key)
 }
 
 /// A fabric's rate is per port: a GPU has its share of the node's ports, one where the number is unknown.

@@ -20,7 +20,10 @@ pub fn fleet(input: &PlanInput, found: &Found<'_>) -> Option<Fleet> {
         .into_iter()
         .map(|(ground, alone)| {
             let share = alone.standing.kv_tokens_total as f64 / all_tokens.max(1) as f64;
-            (ground, ground.candidate(&alone.replica, alone.dp, part_of(input.workload.concurrency, share)))
+            (
+                ground,
+                ground.candidate(alone.replica.clone(), alone.dp, part_of(input.workload.concurrency, share)),
+            )
         })
         .collect();
     let gpus: u64 = parts.iter().fold(0, |sum, (_, c)| sum.saturating_add(c.gpus()));

@@ -135,7 +135,7 @@ impl<'a> Found<'a> {
             Err(misfit) => self.refuse(ground.engine, *shape, misfit),
             Ok(replica) => {
                 for dp in replica_counts(ground, replica.placed.replicas_max) {
-                    let candidate = ground.candidate(&replica, dp, ground.input.workload.concurrency);
+                    let candidate = ground.candidate(replica.clone(), dp, ground.input.workload.concurrency);
                     if candidate.idle_gpus > 0 && !ground.input.search.allow_idle_gpus {
                         continue;
                     }

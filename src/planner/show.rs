@@ -3,6 +3,7 @@
 use super::advice;
 use super::answer;
 use super::candidate::{Candidate, whole};
+use super::constants::gpu_source;
 use super::engine::StageItems;
 use super::estimate::{Assumption, AssumptionValue};
 use super::fleet;
@@ -370,7 +371,7 @@ impl Ground<'_> {
         } else {
             "what the driver gives a process"
         };
-        let source = format!("hardware catalogue, {}: {basis}; {}", gpu.key, gpu.sources.join("; "));
+        let source = format!("{basis}; {}", gpu_source(gpu, "mib"));
         self.assumption("gpu_memory_bytes", gpu.memory_bytes.as_f64(), "B", &source)
     }
 

@@ -1,5 +1,7 @@
 //! From a replica to what its ranks read and compute.
 
+use smallvec::SmallVec;
+
 use super::{Reading, StageLoad};
 use crate::planner::model::cache::{LayerCache, Reach};
 use crate::planner::model::{LayerKind, ModelSpec};
@@ -33,13 +35,22 @@ pub fn stage_loads(model: &ModelSpec, replica: &Replica) -> Vec<StageLoad> {
 
 /// The stage's cache by reach. The engine's own bytes per token are dealt over the layers by their
 /// elements, so that both agree on the sum; DCP ranks read their share of the positions.
-fn readings(model: &ModelSpec, replica: &Replica, layers: &[usize], token_bytes: f64) -> Vec<Reading> {
+fn readings(
+    model: &ModelSpec,
+    replica: &Replica,
+    layers: &[usize],
+    token_bytes: f64,
+) -> SmallVec<[Reading; 2]> {
     let tp = replica.shape.tp.max(1);
-    let mut by_reach: Vec<(f64, f64, f64)> = Vec::new();
-    for kind in layers.iter().filter_map(|l| model.kinds.get(*l)) {
+    let mut by_reach: SmallVec<[(f64, f64, f64); 3]> = SmallVec::new();
+    for (kind, count) in model.kinds.iter().zip(layers_by_kind(model, layers)) {
+        if count == 0.0 {
+            continue;
+        }
         for cache in &kind.caches {
             let Some((reach, elements)) = per_token(cache, tp) else { continue };
-            let width = (kind.query_heads as f64) * attended_size(kind, model) / tp as f64;
+            let elements = count * elements;
+            let width = count * (kind.query_heads as f64) * attended_size(kind, model) / tp as f64;
             match by_reach.iter_mut().find(|(r, _, _)| *r == reach) {
                 Some((_, e, w)) => {
                     *e += elements;
@@ -59,6 +70,17 @@ fn readings(model: &ModelSpec, replica: &Replica, layers: &[usize], token_bytes:
             attention_width,
         })
         .collect()
+}
+
+/// How many of `layers` are of each kind.
+fn layers_by_kind(model: &ModelSpec, layers: &[usize]) -> SmallVec<[f64; 8]> {
+    let mut counts: SmallVec<[f64; 8]> = model.kinds.iter().map(|_| 0.0).collect();
+    for kind in layers {
+        if let Some(count) = counts.get_mut(*kind) {
+            *count += 1.0;
+        }
+    }
+    counts
 }
 
 /// How far back a cache is read, and its elements for one token on a rank; `None` for states.

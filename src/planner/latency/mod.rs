@@ -5,6 +5,8 @@
 pub mod load;
 pub mod roofline;
 
+use smallvec::SmallVec;
+
 use super::estimate::{Basis, Estimate};
 use super::layout::Shape;
 use super::plan::{Breakdown, Latency};
@@ -36,7 +38,7 @@ pub struct StageLoad {
     /// Parameters that one token passes through on the rank.
     pub active_parameters: f64,
     /// Cache by how far back it is read.
-    pub readings: Vec<Reading>,
+    pub readings: SmallVec<[Reading; 2]>,
     /// Recurrent state of one sequence, bytes, read and written once a token.
     pub state_bytes: f64,
 }
