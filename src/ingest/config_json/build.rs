@@ -57,6 +57,8 @@ impl<'q> Layer<'q> {
 
     /// A tower: vision or audio.
     pub fn tower(quantiser: &'q Quantiser, prefix: impl Into<String>, plain: bool) -> Self {
+        let prefix = prefix.into();
+        let plain = plain || quantiser.leaves_alone(&prefix);
         Self { role: Some(Role::Tower), plain, ..Self::new(quantiser, prefix) }
     }
 
@@ -134,6 +136,13 @@ impl<'q> Layer<'q> {
         dtype: Dtype,
     ) {
         self.push(Cow::Borrowed(name), role, outputs, inputs, Storage::plain(dtype), true);
+    }
+
+    /// Pad the rows that a rank holds of the tensor added last.
+    pub fn align_last_rows(&mut self, multiple: u64) {
+        if let Some(tensor) = self.tensors.last_mut() {
+            tensor.storage.row_multiple = multiple;
+        }
     }
 
     /// A vector in the model's own format.

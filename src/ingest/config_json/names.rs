@@ -66,6 +66,14 @@ impl Pattern {
         }
     }
 
+    /// True when the pattern is a name that begins so.
+    pub fn begins_with(&self, start: &str) -> bool {
+        match self {
+            Self::Name(own) | Self::Glob(own) => own.starts_with(start),
+            Self::Expression(_) => false,
+        }
+    }
+
     /// True when the pattern names something under this module (an ignored single expert).
     pub fn lies_under(&self, name: &str) -> bool {
         match self {

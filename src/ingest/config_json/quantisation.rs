@@ -100,7 +100,7 @@ impl Format {
                     Packing::Awq => {}
                 }
                 let element = if bits == 8 { Dtype::Int8 } else { Dtype::Int4 };
-                Storage { element, extras, tile: (1, 1) }
+                Storage { element, extras, tile: (1, 1), row_multiple: 1 }
             }
         }
     }
@@ -138,7 +138,7 @@ impl Format {
                 if zero_points && group > 0 {
                     extras.push(Extra::Group { cols: group, bits });
                 }
-                Storage { element: if bits == 8 { Dtype::Int8 } else { Dtype::Int4 }, extras, tile: (1, 1) }
+                Storage { element: if bits == 8 { Dtype::Int8 } else { Dtype::Int4 }, extras, tile: (1, 1), row_multiple: 1 }
             }
             other => other.linear(dtype),
         }
@@ -239,6 +239,21 @@ impl Quantiser {
         if self.default_applies { self.default } else { Format::Plain }
     }
 
+    /// True when the ignore list leaves a whole tower under `prefix` alone: an entry within it, a glob or an expression on it,
+    /// or (where names match loosely) its name. An exact entry of the tower's own name matches no layer.
+    pub fn leaves_alone(&self, prefix: &str) -> bool {
+        let inside = format!("{prefix}.");
+        let sample = format!("{prefix}.blocks.0.attn.qkv_proj");
+        self.is_plain()
+            || self.experts_only
+            || self.ignore.iter().any(|pattern| {
+                pattern.begins_with(&inside)
+                    || pattern.matches(&sample)
+                    || (self.matching == Matching::Loose && pattern.is_part_of(&sample))
+            })
+            || (self.matching == Matching::Loose && prefix.starts_with("vision"))
+    }
+
     /// Storage of the linear layer of this name.
     pub fn linear(&self, name: &str) -> Storage {
         self.format_of(name, false).linear(self.dtype)
@@ -280,8 +295,7 @@ pub struct Declared {
 
 /// Read the quantisation block of `config` (or `side`, the side file of ModelOpt).
 pub fn read(config: &Config<'_>, side: Option<&Config<'_>>, dtype: Dtype) -> Declared {
-    let block =
-        config.section("quantization_config", false).or_else(|| config.section("compression_config", false));
+    let block = config.section_anywhere(&["quantization_config", "compression_config"]);
     let side = side.and_then(|side| side.section("quantization", false));
     let kv_dtype = block.as_ref().and_then(declared_kv).or_else(|| side.as_ref().and_then(declared_kv));
     let quantiser = match (&block, &side) {
@@ -294,6 +308,13 @@ pub fn read(config: &Config<'_>, side: Option<&Config<'_>>, dtype: Dtype) -> Dec
                     block,
                     Matching::Exact,
                 ),
+                // Kimi's classes load their packed mxfp4 checkpoints as experts only
+                "compressed-tensors"
+                    if config.model_type.starts_with("kimi")
+                        && block.text(&["format"]) == Some("mxfp4-pack-quantized") =>
+                {
+                    Quantiser { experts_only: true, ..Quantiser::uniform(dtype, Format::Mxfp4) }
+                }
                 "compressed-tensors" => compressed_tensors(block, dtype),
                 "mxfp4" | "gpt_oss_mxfp4" => Quantiser {
                     default: Format::Mxfp4,

@@ -111,6 +111,7 @@ pub fn of_tensor(tensor: &Tensor) -> Vec<ShardedDimension> {
         let (size, rule) = match part.cut {
             Cut::Whole | Cut::UnitsIfDivides { .. } => continue,
             Cut::Units(units) => (units, DivisionRule::Divides),
+            Cut::AtLeast { .. } => (part.size, DivisionRule::Divides),
             Cut::Heads(units) => (units, DivisionRule::DividesOrCopies),
             Cut::Padded(multiple) => (round_up(part.size, multiple), DivisionRule::Divides),
         };

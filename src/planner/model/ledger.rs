@@ -43,6 +43,8 @@ pub enum Cut {
     Padded(u64),
     /// Cut evenly where the ranks divide `heads`, whole otherwise.
     UnitsIfDivides { units: u64, heads: u64 },
+    /// Cut one by one, but padded so that more than one rank hold at least this many each.
+    AtLeast { least: u64 },
 }
 
 /// A run of features along one axis.
@@ -92,6 +94,8 @@ impl Part {
                 units.div_ceil(ranks).saturating_mul(per_unit(self.size, units))
             }
             Cut::UnitsIfDivides { .. } => self.size,
+            Cut::AtLeast { least } if ranks > 1 => self.size.div_ceil(ranks).max(least),
+            Cut::AtLeast { .. } => self.size,
             Cut::Padded(multiple) => round_up(self.size, multiple).div_ceil(ranks),
         }
     }

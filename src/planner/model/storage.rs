@@ -14,6 +14,8 @@ pub struct Storage {
     pub extras: SmallVec<[Extra; 3]>,
     /// Multiples that the kernel pads each part's rows, and the columns, of a rank to. `(1, 1)`: none.
     pub tile: (u64, u64),
+    /// Multiple that all rows of a rank together are padded to. 1: none.
+    pub row_multiple: u64,
 }
 
 /// Something stored beside the elements of a matrix.
@@ -42,13 +44,13 @@ impl Storage {
     /// Plain numbers without scales.
     #[must_use]
     pub fn plain(element: Dtype) -> Self {
-        Self { element, extras: SmallVec::new(), tile: (1, 1) }
+        Self { element, extras: SmallVec::new(), tile: (1, 1), row_multiple: 1 }
     }
 
     /// Elements with something beside them.
     #[must_use]
     pub fn with(element: Dtype, extras: &[Extra]) -> Self {
-        Self { element, extras: SmallVec::from_slice(extras), tile: (1, 1) }
+        Self { element, extras: SmallVec::from_slice(extras), tile: (1, 1), row_multiple: 1 }
     }
 
     /// True when stored in fewer bits than 16.
@@ -62,6 +64,7 @@ impl Storage {
     pub fn bytes(&self, parts: &[u64], cols: u64, copies: u64, all_copies: u64) -> u64 {
         let cols = round_up(cols, self.tile.1);
         let rows = parts.iter().fold(0u64, |sum, part| sum.saturating_add(round_up(*part, self.tile.0)));
+        let rows = round_up(rows, self.row_multiple);
         let elements = rows.saturating_mul(cols);
         let one = elements.saturating_mul(self.element.bits()).div_ceil(8);
         let mut beside = 0u64;

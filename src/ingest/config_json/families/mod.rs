@@ -3,6 +3,8 @@
 mod attention;
 mod classic;
 mod dense;
+mod linear;
+mod mamba;
 mod mla;
 mod moe;
 mod vision;
@@ -47,7 +49,9 @@ pub fn read<'c>(context: &Context<'c>) -> Option<Body<'c>> {
     let mut body = dense::read(context)
         .or_else(|| moe::read(context))
         .or_else(|| mla::read(context))
-        .or_else(|| classic::read(context))?;
+        .or_else(|| classic::read(context))
+        .or_else(|| linear::read(context))
+        .or_else(|| mamba::read(context))?;
     vision::add(context, &mut body);
     Some(body)
 }
