@@ -4,10 +4,14 @@
 
 pub mod bounds;
 pub mod cluster;
+pub mod command;
 pub mod config_json;
 pub mod fields;
 pub mod json;
+pub mod log;
+pub mod manifest;
 pub mod request;
+pub mod yaml;
 
 use std::fmt::{self, Write as _};
 

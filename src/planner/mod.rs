@@ -30,6 +30,7 @@ pub mod fleet;
 pub mod formula;
 pub mod hardware;
 pub mod input;
+pub mod kv;
 pub mod latency;
 pub mod layout;
 pub mod model;

@@ -1,0 +1,467 @@
+//! Words to an [`EngineCommand`].
+
+use serde_json::Value;
+
+use super::flags::{Kind, Meaning, table};
+use super::words::{Command, Word, commands};
+use super::{At, EngineCommand, Finding, Severity};
+use crate::ingest::bounds;
+use crate::ingest::fields::nearest;
+use crate::planner::input::EngineSettings;
+use crate::planner::units::Bytes;
+
+/// Every engine command in a piece of shell, in order.
+#[must_use]
+pub fn read(text: &str) -> Vec<EngineCommand> {
+    commands(text).iter().filter_map(read_command).collect()
+}
+
+/// The engine command that a command runs, if it runs one.
+fn read_command(command: &Command) -> Option<EngineCommand> {
+    let start = start(&command.words)?;
+    let mut out = read_words(start.engine, command.words.get(start.rest..)?, start.line);
+    if let Some(version) = start.version {
+        out.settings.version = version;
+    }
+    for (name, value) in &command.assignments {
+        if name == "VLLM_PP_LAYER_PARTITION" {
+            out.settings.pp_layer_partition = partition(value);
+            if out.settings.pp_layer_partition.is_none() {
+                out.findings.push(Finding::at(
+                    start.line,
+                    Severity::Fail,
+                    "invalid_value",
+                    "VLLM_PP_LAYER_PARTITION takes layers by stage, e.g. 40,40",
+                ));
+            }
+        }
+    }
+    Some(out)
+}
+
+struct Start {
+    engine: &'static str,
+    line: u32,
+    /// Index of the first word after what starts the engine.
+    rest: usize,
+    version: Option<String>,
+}
+
+/// Where the engine's own words begin.
+fn start(words: &[Word]) -> Option<Start> {
+    let mut image: Option<(&'static str, String)> = None;
+    for (i, word) in words.iter().enumerate() {
+        let name = word.text.rsplit('/').next().unwrap_or_default();
+        let next = words.get(i + 1).map(|w| w.text.as_str());
+        let found = |engine, skip: usize| Start { engine, line: word.line, rest: i + skip, version: None };
+        let start = match name {
+            "vllm" if next == Some("serve") => Some(found("vllm", 2)),
+            "sglang" if next == Some("serve") => Some(found("sglang", 2)),
+            "trtllm-serve" => Some(found("tensorrt-llm", if next == Some("serve") { 2 } else { 1 })),
+            text if text.starts_with("vllm.entrypoints.") => Some(found("vllm", 1)),
+            "sglang.launch_server" => Some(found("sglang", 1)),
+            text if text.starts_with("dynamo.vllm") => Some(found("vllm", 1)),
+            text if text.starts_with("dynamo.sglang") => Some(found("sglang", 1)),
+            text if text.starts_with("dynamo.trtllm") => Some(found("tensorrt-llm", 1)),
+            _ => None,
+        };
+        if let Some(start) = start {
+            let version = image.filter(|(engine, _)| *engine == start.engine).map(|(_, v)| v);
+            return Some(Start { version, ..start });
+        }
+        if let Some((engine, version)) = engine_of_image(&word.text) {
+            // an image whose entry point is the engine: flags follow
+            if engine == "vllm" && next.is_some_and(|n| n.starts_with('-')) {
+                return Some(Start { engine, line: word.line, rest: i + 1, version });
+            }
+            image = version.map(|v| (engine, v));
+        }
+    }
+    None
+}
+
+/// The engine and version of a container image, by its usual names.
+#[must_use]
+pub fn engine_of_image(image: &str) -> Option<(&'static str, Option<String>)> {
+    let (path, tag) = image.rsplit_once(':').unwrap_or((image, ""));
+    let engine = if path.ends_with("vllm-openai") || path.ends_with("vllm/vllm") {
+        "vllm"
+    } else if path.ends_with("lmsysorg/sglang") {
+        "sglang"
+    } else if path.contains("tensorrt-llm") && path.contains('/') {
+        "tensorrt-llm"
+    } else {
+        return None;
+    };
+    let version = tag.trim_start_matches('v');
+    let version = version
+        .starts_with(|c: char| c.is_ascii_digit())
+        .then(|| version.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '.').collect::<String>());
+    Some((engine, version))
+}
+
+/// The words after an engine's name: a model in front (where the engine takes one so), and flags.
+#[must_use]
+pub fn read_words(engine: &'static str, words: &[Word], line: u32) -> EngineCommand {
+    let mut out = EngineCommand {
+        settings: EngineSettings::defaults_of(engine, ""),
+        line,
+        model: None,
+        revision: None,
+        tp: None,
+        pp: None,
+        data_parallel: None,
+        attention_dp: None,
+        expert_parallel: None,
+        dcp: None,
+        nodes: None,
+        role: None,
+        lines: Vec::new(),
+        findings: Vec::new(),
+    };
+    let mut all_attention = None;
+    let mut dp_is_attention = None;
+    let mut i = 0;
+    while let Some(word) = words.get(i) {
+        i += 1;
+        let Some(written) = word.text.strip_prefix('-').map(|t| t.trim_start_matches('-')) else {
+            positional(&mut out, word);
+            continue;
+        };
+        let (name, inline) = match written.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (written, None),
+        };
+        let name = name.replace('_', "-");
+        let Some(flag) = table(engine).iter().find(|f| f.names.contains(&name.as_str())) else {
+            let next_is_value = inline.is_none() && words.get(i).is_some_and(|w| !looks_like_flag(&w.text));
+            i += usize::from(next_is_value);
+            unknown(&mut out, engine, word, &name);
+            continue;
+        };
+        let switch_value =
+            || words.get(i).filter(|w| matches!(w.text.to_ascii_lowercase().as_str(), "true" | "false"));
+        let value = match (flag.kind, inline) {
+            (_, Some(value)) => Some(Word { text: value, ..word.clone() }),
+            (Kind::Value, None) => {
+                let value = words.get(i).filter(|w| !looks_like_flag(&w.text)).cloned();
+                i += usize::from(value.is_some());
+                value
+            }
+            // Click options of trtllm-serve and YAML-born words may carry a truth value
+            (Kind::Switch, None) => {
+                let value = switch_value().cloned();
+                i += usize::from(value.is_some());
+                value
+            }
+        };
+        out.lines.push((flag.meaning, word.line));
+        match (flag.kind, value) {
+            (Kind::Value, None) => out.findings.push(Finding::at(
+                word.line,
+                Severity::Fail,
+                "missing_value",
+                format!("{} needs a value", word.text),
+            )),
+            (Kind::Value, Some(value)) if value.expands => out.findings.push(Finding::at(
+                word.line,
+                Severity::Note,
+                "value_not_known",
+                format!("{} takes {} from the shell: it is left at its default here", word.text, value.text),
+            )),
+            (Kind::Value, Some(value)) => set(&mut out, flag.meaning, &word.text, &value),
+            (Kind::Switch, value) => {
+                let on = value.is_none_or(|v| !v.text.eq_ignore_ascii_case("false"));
+                match flag.meaning {
+                    Meaning::AllAttentionDp => all_attention = Some(At { value: on, line: word.line }),
+                    Meaning::DpIsAttention => dp_is_attention = Some(At { value: on, line: word.line }),
+                    meaning => switch(&mut out, meaning, word.line, on),
+                }
+            }
+        }
+    }
+    if dp_is_attention.is_some_and(|d| d.value) {
+        out.attention_dp = out.data_parallel.take().or(out.attention_dp);
+    }
+    if all_attention.is_some_and(|a| a.value) {
+        out.attention_dp.clone_from(&out.tp);
+    }
+    out
+}
+
+fn looks_like_flag(text: &str) -> bool {
+    // a negative number is a value
+    text.starts_with('-') && !text[1..].starts_with(|c: char| c.is_ascii_digit() || c == '.')
+}
+
+fn positional(out: &mut EngineCommand, word: &Word) {
+    if out.model.is_none() && !word.expands {
+        out.model = Some(At { value: word.text.clone(), line: word.line });
+    } else if word.expands {
+        out.findings.push(Finding::at(
+            word.line,
+            Severity::Note,
+            "value_not_known",
+            format!("{} comes from the shell", word.text),
+        ));
+    } else {
+        out.findings.push(Finding::at(
+            word.line,
+            Severity::Fail,
+            "unexpected_word",
+            format!("\"{}\" belongs to no flag", cut(&word.text)),
+        ));
+    }
+}
+
+fn unknown(out: &mut EngineCommand, engine: &str, word: &Word, name: &str) {
+    let known: Vec<&str> =
+        table(engine).iter().flat_map(|f| f.names).copied().filter(|n| n.len() > 3).collect();
+    let finding = match nearest(name, &known) {
+        Some(close) => Finding::at(
+            word.line,
+            Severity::Fail,
+            "unknown_flag",
+            format!("{engine} has no {}; did you mean --{close}?", cut(&word.text)),
+        ),
+        None => Finding::at(
+            word.line,
+            Severity::Note,
+            "flag_not_read",
+            format!("{} is not looked at: no figure of the plan rests on it", cut(&word.text)),
+        ),
+    };
+    out.findings.push(finding);
+}
+
+fn switch(out: &mut EngineCommand, meaning: Meaning, line: u32, on: bool) {
+    let settings = &mut out.settings;
+    match meaning {
+        Meaning::ExpertParallel => out.expert_parallel = Some(At { value: on, line }),
+        Meaning::Eager => settings.enforce_eager = on,
+        Meaning::PrefixCaching => settings.enable_prefix_caching = Some(on),
+        Meaning::NoPrefixCaching => settings.enable_prefix_caching = Some(!on),
+        Meaning::AsyncScheduling => settings.async_scheduling = Some(on),
+        Meaning::NoAsyncScheduling => settings.async_scheduling = Some(!on),
+        Meaning::HybridManagerOff => settings.disable_hybrid_kv_cache_manager = on,
+        Meaning::LanguageModelOnly => settings.language_model_only = on,
+        Meaning::Headless => out.role = Some("headless".to_owned()),
+        _ => {}
+    }
+}
+
+fn set(out: &mut EngineCommand, meaning: Meaning, flag: &str, value: &Word) {
+    let line = value.line;
+    let text = value.text.trim();
+    let result = match meaning {
+        Meaning::Model => {
+            out.model = Some(At { value: text.to_owned(), line });
+            Ok(())
+        }
+        Meaning::Revision => {
+            out.revision = Some(text.to_owned());
+            Ok(())
+        }
+        Meaning::Role => {
+            out.role = Some(text.to_owned());
+            Ok(())
+        }
+        Meaning::Tp => size(text).map(|value| out.tp = Some(At { value, line })),
+        Meaning::Pp => size(text).map(|value| out.pp = Some(At { value, line })),
+        Meaning::DataParallel => size(text).map(|value| out.data_parallel = Some(At { value, line })),
+        Meaning::AttentionDp => size(text).map(|value| out.attention_dp = Some(At { value, line })),
+        Meaning::Dcp => size(text).map(|value| out.dcp = Some(At { value, line })),
+        Meaning::Nodes => size(text).map(|value| out.nodes = Some(At { value, line })),
+        Meaning::ExpertParallelSize => {
+            size(text).map(|n| out.expert_parallel = Some(At { value: n > 1, line }))
+        }
+        _ => set_engine(&mut out.settings, meaning, text),
+    };
+    match result {
+        Ok(()) if meaning == Meaning::SettingsFile => out.findings.push(Finding::at(
+            line,
+            Severity::Note,
+            "settings_file_not_read",
+            format!(
+                "{flag} {}: settings in that file are not seen here; check them by sending the file",
+                cut(text)
+            ),
+        )),
+        Ok(()) => {}
+        Err(expected) => out.findings.push(Finding::at(
+            line,
+            Severity::Fail,
+            "invalid_value",
+            format!("{flag} {}: expected {expected}", cut(text)),
+        )),
+    }
+}
+
+fn set_engine(settings: &mut EngineSettings, meaning: Meaning, text: &str) -> Result<(), &'static str> {
+    match meaning {
+        Meaning::Utilization => {
+            let share = text.parse::<f64>().ok().filter(|u| *u > 0.0 && *u <= 1.0);
+            settings.gpu_memory_utilization = Some(share.ok_or("a share in (0, 1], e.g. 0.9")?);
+        }
+        Meaning::MaxModelLen if matches!(text, "auto" | "-1") => settings.max_model_len = None,
+        Meaning::MaxModelLen => settings.max_model_len = Some(tokens(text)?),
+        Meaning::MaxNumSeqs => settings.max_num_seqs = Some(tokens(text)?),
+        Meaning::StepTokens if text == "-1" => settings.max_num_batched_tokens = None,
+        Meaning::StepTokens => settings.max_num_batched_tokens = Some(tokens(text)?),
+        Meaning::BlockSize => settings.block_size = Some(tokens(text)?),
+        Meaning::KvDtype => text.clone_into(&mut settings.kv_cache_dtype),
+        Meaning::KvBytes => {
+            settings.kv_cache_memory_bytes = Some(Bytes(human(text).ok_or("bytes, e.g. 40G")?));
+        }
+        Meaning::Quantization => settings.quantization = Some(text.to_owned()),
+        Meaning::DraftTokens => settings.num_speculative_tokens = tokens(text)?,
+        Meaning::Speculative => {
+            let config: Value = serde_json::from_str(text).map_err(|_| "a JSON object")?;
+            let drafts = config.get("num_speculative_tokens").and_then(Value::as_u64).unwrap_or(0);
+            settings.num_speculative_tokens = drafts.min(*bounds::DRAFT_TOKENS.end());
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn size(text: &str) -> Result<u64, &'static str> {
+    text.parse().ok().filter(|n| bounds::PARALLEL.contains(n)).ok_or("a whole number of at least 1")
+}
+
+fn tokens(text: &str) -> Result<u64, &'static str> {
+    human(text)
+        .filter(|n| bounds::TOKENS.contains(n))
+        .ok_or("a whole number of at least 1, e.g. 32768 or 32k")
+}
+
+/// A number as vLLM reads it: `k`, `m`, `g`, `t` are decimal, `K`, `M`, `G`, `T` binary; decimals only with decimal units.
+#[must_use]
+pub fn human(text: &str) -> Option<u64> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = text.get(digits.len()..)?.trim_end_matches("iB").trim_end_matches('B');
+    let factor: u64 = match unit {
+        "" => 1,
+        "k" => 1_000,
+        "m" => 1_000_000,
+        "g" => 1_000_000_000,
+        "t" => 1_000_000_000_000,
+        "K" => 1 << 10,
+        "M" => 1 << 20,
+        "G" => 1 << 30,
+        "T" => 1 << 40,
+        _ => return None,
+    };
+    if let Ok(whole) = digits.parse::<u64>() {
+        return whole.checked_mul(factor);
+    }
+    let fraction: f64 = digits.parse().ok().filter(|f: &f64| f.is_finite() && *f >= 0.0)?;
+    let number = Bytes::from_f64(fraction * factor as f64).get();
+    (!unit.is_empty() && number <= bounds::MAX_EXACT).then_some(number)
+}
+
+fn partition(text: &str) -> Option<Vec<u64>> {
+    let layers: Option<Vec<u64>> = text.split(',').map(|n| n.trim().parse().ok()).collect();
+    layers.filter(|l| l.len() <= bounds::STAGES && l.iter().all(|n| bounds::STAGE_LAYERS.contains(n)))
+}
+
+fn cut(text: &str) -> String {
+    text.chars().take(80).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(text: &str) -> EngineCommand {
+        let mut found = read(text);
+        assert_eq!(found.len(), 1, "{text}");
+        found.remove(0)
+    }
+
+    fn value<T: Copy>(at: Option<&At<T>>) -> Option<T> {
+        at.map(|a| a.value)
+    }
+
+    #[test]
+    fn vllm_in_every_dress() {
+        for text in [
+            "vllm serve org/m -tp 8 --pipeline-parallel-size=2 --max-model-len 32k",
+            "VLLM_USE_V1=1 python3 -m vllm.entrypoints.openai.api_server --model org/m --tensor_parallel_size 8 -pp 2 --max-model-len 32000",
+            "docker run --gpus all -p 8000:8000 vllm/vllm-openai:v0.11.0 --model org/m -tp=8 -pp 2 --max_model_len 32000",
+        ] {
+            let c = one(text);
+            assert_eq!(c.model.as_ref().map(|m| m.value.as_str()), Some("org/m"), "{text}");
+            assert_eq!(
+                (value(c.tp.as_ref()), value(c.pp.as_ref()), c.settings.max_model_len),
+                (Some(8), Some(2), Some(32000)),
+                "{text}"
+            );
+            assert!(c.findings.iter().all(|f| f.severity == Severity::Note), "{:?}", c.findings);
+        }
+        assert_eq!(one("docker run vllm/vllm-openai:v0.11.0 --model m").settings.version, "0.11.0");
+    }
+
+    #[test]
+    fn sglang_and_tensorrt_have_their_own_words() {
+        let c = one(
+            "python -m sglang.launch_server --model-path org/m --tp 16 --dp 16 --enable-dp-attention --mem-fraction-static 0.8",
+        );
+        assert_eq!(c.settings.name, "sglang");
+        assert_eq!(
+            (value(c.tp.as_ref()), value(c.attention_dp.as_ref()), value(c.data_parallel.as_ref())),
+            (Some(16), Some(16), None)
+        );
+        assert_eq!(c.settings.gpu_memory_utilization, Some(0.8));
+        let c = one(
+            "trtllm-serve org/m --tp_size 8 --ep_size 8 --kv_cache_free_gpu_memory_fraction 0.9 --max_seq_len 8192",
+        );
+        assert_eq!(c.settings.name, "tensorrt-llm");
+        assert_eq!(
+            (value(c.tp.as_ref()), value(c.expert_parallel.as_ref()), c.settings.max_model_len),
+            (Some(8), Some(true), Some(8192))
+        );
+    }
+
+    #[test]
+    fn wrong_flags_are_told_with_their_line() {
+        let c = one(
+            "vllm serve m \\\n  --tensor-paralel-size 8 \\\n  --max-model-len banana \\\n  --gpu-memory-utilization 90 \\\n --something-else 3 -q",
+        );
+        let found: Vec<(u32, &str)> = c.findings.iter().map(|f| (f.line, f.code)).collect();
+        assert_eq!(
+            found,
+            [
+                (2, "unknown_flag"),
+                (3, "invalid_value"),
+                (4, "invalid_value"),
+                (5, "flag_not_read"),
+                (5, "missing_value")
+            ]
+        );
+    }
+
+    #[test]
+    fn numbers_as_the_engine_reads_them() {
+        for (text, number) in [
+            ("32k", Some(32_000)),
+            ("32K", Some(32_768)),
+            ("1.5m", Some(1_500_000)),
+            ("40G", Some(40 << 30)),
+            ("1.5", None),
+            ("-1", None),
+            ("x", None),
+            ("99999999999999999999T", None),
+        ] {
+            assert_eq!(human(text), number, "{text}");
+        }
+    }
+
+    #[test]
+    fn text_that_is_no_command_is_none() {
+        for text in ["", "ls -l", "vllm bench", "é --tp", "vllm", "-"] {
+            assert!(read(text).is_empty(), "{text}");
+        }
+        let _ = read("vllm serve -é --=x --tp= -- - -tp é");
+    }
+}

@@ -1,0 +1,1 @@
+//! Start-up logs of engines to the settings and figures in them.
