@@ -1,0 +1,225 @@
+//! The prediction for a recorded start-up, from its settings alone.
+
+use std::ops::Range;
+
+use super::MemoryRow;
+use crate::catalogue::hardware::HardwareCatalogue;
+use crate::planner::engine::{self, CacheCapacity, EngineRules, MemoryBudget, ResolvedSettings};
+use crate::planner::hardware::Gpu;
+use crate::planner::input::EngineSettings;
+use crate::planner::layout::Shape;
+use crate::planner::model::ModelSpec;
+use crate::planner::model::sharded::StageWeights;
+use crate::planner::units::Bytes;
+
+/// Where models and GPUs are looked up.
+pub struct Finders<'a> {
+    /// A model by name, as stored in the given format where that is not the file's own.
+    pub model: &'a dyn Fn(&MemoryRow, Option<&str>) -> Option<ModelSpec>,
+    /// A GPU by the name in a record.
+    pub gpu: &'a dyn Fn(&str) -> Option<Gpu>,
+}
+
+/// What the rules say of a start-up.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Prediction {
+    /// It starts.
+    Starts { weights: Bytes, kv: Bytes, tokens: f64, concurrency: f64 },
+    /// It does not start; what is left for the cache where that was reached.
+    Fails { reason: String, kv: Option<Bytes>, longest: Option<u64> },
+    /// Nothing can be said, and why.
+    Unknown(String),
+}
+
+/// Releases of vLLM whose rules differ, with their dates: for records without a version.
+const VLLM_RELEASES: &[(&str, &str)] = &[
+    ("2026-11", "0.33"),
+    ("2026-07", "0.24"),
+    ("2026-05-15", "0.21"),
+    ("2026-04-20", "0.20"),
+    ("2025-12", "0.12"),
+    ("2025-07", "0.10"),
+    ("0", "0.6"),
+];
+
+/// The release of a record: its own version where that is a release, else the newest before its date.
+fn version(row: &MemoryRow) -> String {
+    let own = row.engine_version.as_deref().map(|v| v.split_whitespace().next().unwrap_or(v));
+    // "0.1.dev1+g…" is a build from source
+    if let Some(own) = own.filter(|v| !v.starts_with("0.1.dev") && v.starts_with(|c: char| c.is_ascii_digit())) {
+        return own.to_owned();
+    }
+    if row.engine != "vllm" {
+        return "latest".to_owned();
+    }
+    let date = row.date.as_str();
+    VLLM_RELEASES.iter().find(|(since, _)| date >= *since).map_or("0.6", |(_, version)| *version).to_owned()
+}
+
+/// Predict one start-up.
+#[must_use]
+pub fn predict(row: &MemoryRow, finders: &Finders<'_>) -> Prediction {
+    match try_predict(row, finders) {
+        Ok(prediction) => prediction,
+        Err(why) => Prediction::Unknown(why),
+    }
+}
+
+fn try_predict(row: &MemoryRow, finders: &Finders<'_>) -> Result<Prediction, String> {
+    let rules = engine::rules(&row.engine, &version(row)).map_err(|e| e.to_string())?;
+    let model = (finders.model)(row, stored_as(row)).ok_or_else(|| format!("no model {}", row.model_name()))?;
+    let gpu = gpu(row, finders)?;
+    let shape = shape(row);
+    let settings = match rules.resolve(&settings(row), &model, &gpu) {
+        Ok(settings) => settings,
+        Err(refusal) => return Ok(fails(refusal.message)),
+    };
+    if let Some(refusal) = rules.refuse(&model, &shape, &gpu, &settings) {
+        return Ok(fails(refusal.message));
+    }
+    let Some(stages) = rules.pipeline_split(model.layers.len(), shape.pp, &settings) else {
+        return Ok(fails("a stage would have no layers".to_owned()));
+    };
+    Ok(start(rules, &model, &shape, &gpu, &settings, &stages))
+}
+
+fn fails(reason: String) -> Prediction {
+    Prediction::Fails { reason, kv: None, longest: None }
+}
+
+fn start(
+    rules: &dyn EngineRules,
+    model: &ModelSpec,
+    shape: &Shape,
+    gpu: &Gpu,
+    settings: &ResolvedSettings,
+    stages: &[Range<usize>],
+) -> Prediction {
+    let weights = weights(model, shape, stages);
+    let budget = rules.memory(model, shape, gpu, settings, stages, &weights);
+    let kv: Option<Vec<Bytes>> = weights
+        .iter()
+        .zip(&budget.stages)
+        .map(|(weights, items)| budget.kv_bytes(weights.bytes + items.total()))
+        .collect();
+    let Some(kv) = kv else {
+        return fails(format!("weights and overheads exceed the budget of {:.2} GiB", budget.budget.gib()));
+    };
+    let cache = match rules.cache_layout(model, shape, gpu, settings, stages) {
+        Ok(cache) => cache,
+        Err(refusal) => return fails(refusal.message),
+    };
+    match cache.capacity(&kv, settings) {
+        Ok(capacity) => starts(&weights, &kv, &capacity),
+        Err(small) => Prediction::Fails {
+            reason: format!("one request needs {:.2} GiB of cache", small.needed_bytes.gib()),
+            kv: Some(small.available_bytes),
+            longest: Some(small.longest.get()),
+        },
+    }
+}
+
+fn starts(weights: &[StageWeights], kv: &[Bytes], capacity: &CacheCapacity) -> Prediction {
+    Prediction::Starts {
+        weights: weights.iter().map(|w| w.bytes).max().unwrap_or_default(),
+        kv: kv.iter().copied().min().unwrap_or_default(),
+        tokens: capacity.tokens.as_f64(),
+        concurrency: capacity.max_concurrency,
+    }
+}
+
+fn weights(model: &ModelSpec, shape: &Shape, stages: &[Range<usize>]) -> Vec<StageWeights> {
+    let sharded = model.sharded(shape);
+    let last = stages.len().saturating_sub(1);
+    stages
+        .iter()
+        .enumerate()
+        .map(|(i, layers)| sharded.stage(layers.start, layers.end, i == 0, i == last))
+        .collect()
+}
+
+/// The items of a budget, for people who look into one row.
+#[must_use]
+pub fn items(budget: &MemoryBudget) -> String {
+    budget
+        .stages
+        .iter()
+        .map(|s| {
+            format!(
+                "buffers {:.2} activation {:.2} runtime {:.2} graphs {:.2}",
+                s.buffers.bytes.gib(),
+                s.activation.bytes.gib(),
+                s.runtime.bytes.gib(),
+                s.cuda_graph.bytes.gib()
+            )
+        })
+        .collect::<Vec<_>>()
+        .join(" | ")
+}
+
+fn shape(row: &MemoryRow) -> Shape {
+    let (tp, dp) = (row.tp.unwrap_or(1), row.dp.unwrap_or(1));
+    let expert_parallel = row.ep == Some(true);
+    let attention_dp = if expert_parallel { dp } else { 1 };
+    let ep = if expert_parallel { tp.saturating_mul(dp) } else { 1 };
+    Shape { tp, pp: row.pp.unwrap_or(1), ep, attention_dp, dcp: row.dcp.unwrap_or(1) }
+}
+
+fn settings(row: &MemoryRow) -> EngineSettings {
+    let mut settings = EngineSettings::defaults_of(&row.engine, &version(row));
+    settings.gpu_memory_utilization = row.mem_util;
+    settings.kv_cache_dtype = match row.kv_cache_dtype.as_deref() {
+        None | Some("auto" | "bf16" | "bfloat16" | "fp16" | "float16") => "auto".to_owned(),
+        Some(other) => other.to_owned(),
+    };
+    settings.max_model_len = row.max_model_len;
+    settings.max_num_seqs = row.max_num_seqs;
+    settings.max_num_batched_tokens = row.max_num_batched_tokens;
+    settings.block_size = row.block_size;
+    settings.enforce_eager = row.enforce_eager == Some(true);
+    settings.enable_prefix_caching = row.prefix_caching;
+    settings
+}
+
+/// The recorded GPU, with the total that was printed. Records that only say "24GB class" take what cards of that size report.
+fn gpu(row: &MemoryRow, finders: &Finders<'_>) -> Result<Gpu, String> {
+    let mut gpu = (finders.gpu)(&row.gpu).ok_or_else(|| format!("no GPU {}", row.gpu))?;
+    if let Some(gib) = row.gpu_mem_gib_printed {
+        gpu.memory_bytes = Bytes::from_gib(gib);
+    }
+    Ok(gpu)
+}
+
+/// The format of the weights, in the words of `weights` of a plan request.
+fn stored_as(row: &MemoryRow) -> Option<&'static str> {
+    let text = row.weight_dtype.as_deref()?.to_ascii_lowercase();
+    [("nvfp4", "nvfp4"), ("mxfp4", "mxfp4"), ("fp8", "fp8"), ("int4", "int4"), ("awq", "int4"), ("gptq", "int4"), ("int8", "int8")]
+        .iter()
+        .find(|(word, _)| text.contains(word))
+        .map(|(_, name)| *name)
+}
+
+/// A GPU by the name in a record: "H100 80GB", "RTX 3090 24GB", "24GB class", "DGX Spark GB10 128GB".
+#[must_use]
+pub fn find_gpu(catalogue: &HardwareCatalogue, name: &str) -> Option<Gpu> {
+    let plain = name.split(['(', '+']).next().unwrap_or(name).trim();
+    let without_size = plain.rsplit_once(' ').map_or(plain, |(front, size)| {
+        if size.ends_with("GB") { front } else { plain }
+    });
+    let known = [plain, without_size].into_iter().find_map(|n| catalogue.gpu(n)).or_else(|| {
+        without_size.split([' ', '/']).find_map(|word| catalogue.gpu(word))
+    });
+    if let Some(gpu) = known {
+        return Some(gpu.clone());
+    }
+    // "24GB class": what a card of that size reports, on a chip of no particular kind
+    let gb: f64 = plain.split("GB").next()?.trim().parse().ok()?;
+    let mut gpu = catalogue.gpu("a10")?.clone();
+    gpu.name = name.to_owned();
+    gpu.short_name = name.to_owned();
+    gpu.memory_bytes = Bytes::from_gib(gb * CLASS_SHARE);
+    Some(gpu)
+}
+
+/// Of its nominal GB, what a card reports in GiB: 79.2 of 80, 94.97 of 96, 23.65 of 24.
+const CLASS_SHARE: f64 = 0.988;

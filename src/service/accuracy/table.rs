@@ -1,0 +1,221 @@
+//! Errors by group.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Serialize;
+
+use super::{MemoryRow, Prediction};
+
+/// What a row is judged by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Measure {
+    /// Tokens of the cache.
+    KvTokens,
+    /// Bytes of the cache on a GPU.
+    KvBytes,
+    /// Sequences of `max_model_len`.
+    Concurrency,
+}
+
+/// A row beside its prediction.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Compared {
+    pub id: String,
+    pub source: String,
+    pub engine: String,
+    pub version: String,
+    pub gpu: String,
+    pub layout: String,
+    pub model: String,
+    pub complete: bool,
+    /// The engine started, and the rules say it does; `None` when nothing is predicted.
+    pub starts: (bool, Option<bool>),
+    pub measure: Option<Measure>,
+    pub observed: Option<f64>,
+    pub predicted: Option<f64>,
+    /// `(predicted - observed) / observed`.
+    pub error: Option<f64>,
+    /// Weights on a GPU, GiB: observed and predicted.
+    pub weights_gib: (Option<f64>, Option<f64>),
+    pub note: String,
+}
+
+impl Compared {
+    /// Judge a row.
+    #[must_use]
+    pub fn of(row: &MemoryRow, prediction: Prediction) -> Self {
+        let mut compared = Self {
+            id: row.id.clone(),
+            source: row.url.clone(),
+            engine: row.engine.clone(),
+            version: row.engine_version.clone().unwrap_or_else(|| "?".to_owned()),
+            gpu: row.gpu.clone(),
+            layout: row.kv_layout.clone(),
+            model: row.model.clone(),
+            complete: row.is_complete(),
+            starts: (!row.failed(), None),
+            measure: None,
+            observed: None,
+            predicted: None,
+            error: None,
+            weights_gib: (row.weights_gib_per_gpu, None),
+            note: String::new(),
+        };
+        match prediction {
+            Prediction::Starts { weights, kv, tokens, concurrency } => {
+                compared.starts.1 = Some(true);
+                compared.weights_gib.1 = Some(weights.gib());
+                let choices: [(Measure, Option<f64>, f64); 3] = if row.uniform() {
+                    [
+                        (Measure::KvTokens, row.kv_tokens, tokens),
+                        (Measure::KvBytes, row.available_kv_gib, kv.gib()),
+                        (Measure::Concurrency, row.max_concurrency, concurrency),
+                    ]
+                } else {
+                    [
+                        (Measure::Concurrency, row.max_concurrency, concurrency),
+                        (Measure::KvBytes, row.available_kv_gib, kv.gib()),
+                        (Measure::KvTokens, row.kv_tokens, tokens),
+                    ]
+                };
+                let chosen = choices.into_iter().find_map(|(m, seen, ours)| Some((m, seen?, ours)));
+                compared.judge(chosen);
+                compared.note = format!("KV {:.2} GiB", kv.gib());
+            }
+            Prediction::Fails { reason, kv, longest } => {
+                compared.starts.1 = Some(false);
+                let seen = row.available_kv_gib.filter(|gib| *gib > 0.0);
+                compared.judge(seen.zip(kv).map(|(seen, kv)| (Measure::KvBytes, seen, kv.gib())));
+                compared.note = longest.map_or(reason.clone(), |n| format!("{reason}, the longest is {n}"));
+            }
+            Prediction::Unknown(why) => compared.note = why,
+        }
+        compared
+    }
+
+    fn judge(&mut self, chosen: Option<(Measure, f64, f64)>) {
+        let Some((measure, observed, predicted)) = chosen else { return };
+        self.measure = Some(measure);
+        self.observed = Some(observed);
+        self.predicted = Some(predicted);
+        self.error = (observed > 0.0).then(|| (predicted - observed) / observed);
+    }
+}
+
+/// Absolute errors of some rows.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Group {
+    pub name: String,
+    /// Rows with an error.
+    pub rows: usize,
+    /// Median of the absolute relative error.
+    pub median: f64,
+    /// The error that nine of ten rows stay below.
+    pub p90: f64,
+    /// Mean of the signed error.
+    pub bias: f64,
+}
+
+impl Group {
+    /// Group statistics; `None` without rows.
+    #[must_use]
+    pub fn of<'a>(name: &str, rows: impl Iterator<Item = &'a Compared>) -> Option<Self> {
+        let errors: Vec<f64> = rows.filter_map(|row| row.error).collect();
+        if errors.is_empty() {
+            return None;
+        }
+        let mut sizes: Vec<f64> = errors.iter().map(|e| e.abs()).collect();
+        sizes.sort_by(f64::total_cmp);
+        Some(Self {
+            name: name.to_owned(),
+            rows: errors.len(),
+            median: quantile(&sizes, 0.5),
+            p90: quantile(&sizes, 0.9),
+            bias: errors.iter().sum::<f64>() / errors.len() as f64,
+        })
+    }
+}
+
+/// Linear between neighbours; `sorted` is not empty.
+fn quantile(sorted: &[f64], share: f64) -> f64 {
+    let place = share * sorted.len().saturating_sub(1) as f64;
+    let below = place.floor();
+    let at = |i: f64| sorted.get(i as usize).copied().unwrap_or(f64::NAN);
+    let (low, high) = (at(below), at(place.ceil()));
+    (high - low).mul_add(place - below, low)
+}
+
+/// The whole comparison.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Report {
+    pub rows: Vec<Compared>,
+    /// By complete or not, then by engine, GPU, version and layout.
+    pub groups: Vec<Group>,
+    /// Start-ups that failed, and how many of them were predicted to.
+    pub failures: (usize, usize),
+    /// Start-ups that succeeded, and how many of them were predicted to fail.
+    pub false_failures: (usize, usize),
+    /// Rows of which nothing can be said.
+    pub unknown: usize,
+}
+
+/// Gather rows into a report.
+#[must_use]
+pub fn report(rows: Vec<Compared>) -> Report {
+    let judged = || rows.iter().filter(|r| r.starts.1.is_some());
+    let complete = |r: &&Compared| r.complete;
+    let uniform = |r: &&Compared| r.layout.starts_with("uniform") || r.layout.starts_with("MLA");
+    let mut groups: Vec<Group> = [
+        Group::of("all", rows.iter()),
+        Group::of("complete", rows.iter().filter(complete)),
+        Group::of("complete, uniform", rows.iter().filter(complete).filter(uniform)),
+        Group::of("complete, hybrid or window", rows.iter().filter(complete).filter(|r| !uniform(r))),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    for (kind, key) in [
+        ("engine", (|r| r.engine.clone()) as fn(&Compared) -> String),
+        ("gpu", |r| r.gpu.clone()),
+        ("version", |r| format!("{} {}", r.engine, r.version)),
+        ("layout", |r| r.layout.clone()),
+    ] {
+        let mut by: BTreeMap<String, Vec<&Compared>> = BTreeMap::new();
+        for row in &rows {
+            by.entry(key(row)).or_default().push(row);
+        }
+        groups.extend(by.into_iter().filter_map(|(name, rows)| Group::of(&format!("{kind}: {name}"), rows.into_iter())));
+    }
+    let count = |started: bool, predicted: Option<bool>| {
+        judged().filter(|r| r.starts.0 == started && predicted.is_none_or(|p| r.starts.1 == Some(p))).count()
+    };
+    Report {
+        failures: (count(false, None), count(false, Some(false))),
+        false_failures: (count(true, None), count(true, Some(false))),
+        unknown: rows.iter().filter(|r| r.starts.1.is_none()).count(),
+        groups,
+        rows,
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{:<52} {:>5} {:>8} {:>8} {:>8}", "group", "rows", "median", "p90", "bias")?;
+        for g in &self.groups {
+            writeln!(
+                f,
+                "{:<52} {:>5} {:>7.1}% {:>7.1}% {:>+7.1}%",
+                g.name,
+                g.rows,
+                g.median * 100.0,
+                g.p90 * 100.0,
+                g.bias * 100.0
+            )?;
+        }
+        writeln!(f, "start-ups that failed: {}, predicted: {}", self.failures.0, self.failures.1)?;
+        writeln!(f, "start-ups that worked: {}, predicted to fail: {}", self.false_failures.0, self.false_failures.1)?;
+        writeln!(f, "rows without a prediction: {}", self.unknown)
+    }
+}
