@@ -67,4 +67,8 @@ fn cache_sizes_are_near_what_engines_printed() {
         }
     }
     println!("{report}");
+    let group = |name: &str| report.groups.iter().find(|g| g.name == name).expect("a group");
+    let uniform = group("complete, uniform, vllm V1");
+    assert!(uniform.median < 0.03, "{uniform:?}");
+    assert!(report.failures.1 * 10 >= report.failures.0 * 7, "{:?}", report.failures);
 }

@@ -127,6 +127,12 @@ pub fn rules(name: &str, version: &str) -> Result<&'static dyn EngineRules, Unkn
     of_name.find(|e| release(e.version()).is_some_and(|known| known <= asked)).ok_or_else(unknown)
 }
 
+/// True when release `a` is `b` or newer; `None` when one of them is no release.
+#[must_use]
+pub fn newer_or_equal(a: &str, b: &str) -> Option<bool> {
+    Some(release(a)? >= release(b)?)
+}
+
 /// The engine's name as this crate writes it, for the spellings people use.
 fn canonical_name(name: &str) -> &str {
     match name {
@@ -137,19 +143,24 @@ fn canonical_name(name: &str) -> &str {
     }
 }
 
-/// The numbers of a release: "v0.11.2.post1" is (0, 11, 2); missing parts are 0.
-fn release(version: &str) -> Option<[u64; 3]> {
-    let mut parts = [0_u64; 3];
-    let mut found = 0;
-    for (slot, text) in parts.iter_mut().zip(version.trim_start_matches(['v', 'V']).split('.')) {
-        let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
+/// The numbers of a release: "v0.11.2.post1" is (0, 11, 2, 1); missing parts are 0. A candidate or development build of a
+/// release comes before it: its last number is 0.
+fn release(version: &str) -> Option<[u64; 4]> {
+    let mut parts = [0_u64, 0, 0, 1];
+    let mut found = false;
+    let text = version.trim_start_matches(['v', 'V']);
+    for (slot, part) in parts.iter_mut().take(3).zip(text.split('.')) {
+        let digits: String = part.chars().take_while(char::is_ascii_digit).collect();
         if digits.is_empty() {
             break;
         }
         *slot = digits.parse().ok()?;
-        found += 1;
+        found = true;
     }
-    (found > 0).then_some(parts)
+    if ["rc", ".dev", "a0", "b0"].iter().any(|mark| text.contains(mark)) && !text.contains(".post") {
+        parts = [parts[0], parts[1], parts[2], 0];
+    }
+    found.then_some(parts)
 }
 
 #[cfg(test)]
@@ -161,9 +172,14 @@ mod tests {
         for asked in ["0.33", "0.33.0", "v0.33.1", "0.40", "latest", ""] {
             assert_eq!(rules("vllm", asked).map(EngineRules::version).ok(), Some("0.33"), "{asked}");
         }
-        for (asked, rules_of) in
-            [("0.11.2", "0.10"), ("v0.20.0", "0.20"), ("0.22.1", "0.21"), ("0.6.4", "0.6")]
-        {
+        for (asked, rules_of) in [
+            ("0.11.2", "0.10"),
+            ("v0.20.0", "0.20"),
+            ("0.22.1", "0.21"),
+            ("0.6.4", "0.6"),
+            ("0.20.1.dev0", "0.20"),
+            ("0.20.1", "0.20.1"),
+        ] {
             assert_eq!(rules("vllm", asked).map(EngineRules::version).ok(), Some(rules_of), "{asked}");
         }
         assert!(rules("vllm", "0.0.1").is_err());
@@ -173,9 +189,9 @@ mod tests {
 
     #[test]
     fn releases_read_as_numbers() {
-        assert_eq!(release("v0.11.2.post1"), Some([0, 11, 2]));
-        assert_eq!(release("0.6"), Some([0, 6, 0]));
-        assert_eq!(release("1.2.0rc3"), Some([1, 2, 0]));
+        assert_eq!(release("v0.11.2.post1"), Some([0, 11, 2, 1]));
+        assert_eq!(release("0.6"), Some([0, 6, 0, 1]));
+        assert_eq!(release("1.2.0rc3"), Some([1, 2, 0, 0]));
         assert_eq!(release("x"), None);
     }
 }

@@ -46,7 +46,9 @@ const VLLM_RELEASES: &[(&str, &str)] = &[
 fn version(row: &MemoryRow) -> String {
     let own = row.engine_version.as_deref().map(|v| v.split_whitespace().next().unwrap_or(v));
     // "0.1.dev1+g…" is a build from source
-    if let Some(own) = own.filter(|v| !v.starts_with("0.1.dev") && v.starts_with(|c: char| c.is_ascii_digit())) {
+    if let Some(own) =
+        own.filter(|v| !v.starts_with("0.1.dev") && v.starts_with(|c: char| c.is_ascii_digit()))
+    {
         return own.to_owned();
     }
     if row.engine != "vllm" {
@@ -66,8 +68,12 @@ pub fn predict(row: &MemoryRow, finders: &Finders<'_>) -> Prediction {
 }
 
 fn try_predict(row: &MemoryRow, finders: &Finders<'_>) -> Result<Prediction, String> {
+    if row.is_pooling() {
+        return Err("pooling models load no output head and run no sampler: no rule for them".to_owned());
+    }
     let rules = engine::rules(&row.engine, &version(row)).map_err(|e| e.to_string())?;
-    let model = (finders.model)(row, stored_as(row)).ok_or_else(|| format!("no model {}", row.model_name()))?;
+    let model =
+        (finders.model)(row, stored_as(row)).ok_or_else(|| format!("no model {}", row.model_name()))?;
     let gpu = gpu(row, finders)?;
     let shape = shape(row);
     let settings = match rules.resolve(&settings(row), &model, &gpu) {
@@ -175,10 +181,28 @@ fn settings(row: &MemoryRow) -> EngineSettings {
     settings.max_model_len = row.max_model_len;
     settings.max_num_seqs = row.max_num_seqs;
     settings.max_num_batched_tokens = row.max_num_batched_tokens;
+    if settings.max_num_batched_tokens.is_none() && whole_prompts(row) {
+        settings.max_num_batched_tokens = row.max_model_len;
+    }
     settings.block_size = row.block_size;
     settings.enforce_eager = row.enforce_eager == Some(true);
     settings.enable_prefix_caching = row.prefix_caching;
     settings
+}
+
+/// vLLM's V0 engine: the default before 0.8, on AMD before 0.10.
+pub(super) fn is_v0(row: &MemoryRow) -> bool {
+    let last = if on_amd(row) { "0.10" } else { "0.8" };
+    row.engine == "vllm" && engine::newer_or_equal(&version(row), last) == Some(false)
+}
+
+fn on_amd(row: &MemoryRow) -> bool {
+    row.gpu.starts_with("MI")
+}
+
+/// V0 took prompts whole: up to 32k tokens, on AMD of any length.
+fn whole_prompts(row: &MemoryRow) -> bool {
+    is_v0(row) && (on_amd(row) || row.max_model_len.is_some_and(|m| m <= 32_768))
 }
 
 /// The recorded GPU, with the total that was printed. Records that only say "24GB class" take what cards of that size report.
@@ -192,34 +216,56 @@ fn gpu(row: &MemoryRow, finders: &Finders<'_>) -> Result<Gpu, String> {
 
 /// The format of the weights, in the words of `weights` of a plan request.
 fn stored_as(row: &MemoryRow) -> Option<&'static str> {
-    let text = row.weight_dtype.as_deref()?.to_ascii_lowercase();
-    [("nvfp4", "nvfp4"), ("mxfp4", "mxfp4"), ("fp8", "fp8"), ("int4", "int4"), ("awq", "int4"), ("gptq", "int4"), ("int8", "int8")]
-        .iter()
-        .find(|(word, _)| text.contains(word))
-        .map(|(_, name)| *name)
+    let text = format!("{} {}", row.weight_dtype.as_deref().unwrap_or(""), row.model).to_ascii_lowercase();
+    [
+        ("nvfp4", "nvfp4"),
+        ("mxfp4", "mxfp4"),
+        ("int4", "int4"),
+        ("awq", "int4"),
+        ("gptq", "int4"),
+        ("fp8", "fp8"),
+        ("int8", "int8"),
+    ]
+    .iter()
+    .find(|(word, _)| text.contains(word))
+    .map(|(_, name)| *name)
 }
 
 /// A GPU by the name in a record: "H100 80GB", "RTX 3090 24GB", "24GB class", "DGX Spark GB10 128GB".
 #[must_use]
 pub fn find_gpu(catalogue: &HardwareCatalogue, name: &str) -> Option<Gpu> {
+    if name.contains("not stated") {
+        return None;
+    }
+    let remark = name.split_once('(').map_or("", |(_, remark)| remark.trim_end_matches(')'));
+    if let Some(gpu) = remark.split('/').find_map(|word| catalogue.gpu(word.trim())) {
+        return Some(gpu.clone());
+    }
     let plain = name.split(['(', '+']).next().unwrap_or(name).trim();
-    let without_size = plain.rsplit_once(' ').map_or(plain, |(front, size)| {
-        if size.ends_with("GB") { front } else { plain }
-    });
-    let known = [plain, without_size].into_iter().find_map(|n| catalogue.gpu(n)).or_else(|| {
-        without_size.split([' ', '/']).find_map(|word| catalogue.gpu(word))
-    });
+    let without_size = plain.rsplit_once(' ').map_or(
+        plain,
+        |(front, size)| {
+            if size.ends_with("GB") { front } else { plain }
+        },
+    );
+    let known = [plain, without_size]
+        .into_iter()
+        .find_map(|n| catalogue.gpu(n))
+        .or_else(|| without_size.split([' ', '/']).find_map(|word| catalogue.gpu(word)));
     if let Some(gpu) = known {
         return Some(gpu.clone());
     }
     // "24GB class": what a card of that size reports, on a chip of no particular kind
     let gb: f64 = plain.split("GB").next()?.trim().parse().ok()?;
     let mut gpu = catalogue.gpu("a10")?.clone();
-    gpu.name = name.to_owned();
-    gpu.short_name = name.to_owned();
-    gpu.memory_bytes = Bytes::from_gib(gb * CLASS_SHARE);
+    name.clone_into(&mut gpu.name);
+    name.clone_into(&mut gpu.short_name);
+    let share = if gb <= 16.0 { SMALL_CLASS_SHARE } else { CLASS_SHARE };
+    gpu.memory_bytes = Bytes::from_gib(gb * share);
     Some(gpu)
 }
 
 /// Of its nominal GB, what a card reports in GiB: 79.2 of 80, 94.97 of 96, 23.65 of 24.
 const CLASS_SHARE: f64 = 0.988;
+/// The usual card of 16 GB is a T4, which reports 14.6.
+const SMALL_CLASS_SHARE: f64 = 0.915;

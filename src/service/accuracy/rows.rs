@@ -71,6 +71,13 @@ impl MemoryRow {
         self.model.split(" (").next().unwrap_or(&self.model).trim()
     }
 
+    /// Embedding and reranking models are not run to generate.
+    #[must_use]
+    pub fn is_pooling(&self) -> bool {
+        let name = self.model.to_ascii_lowercase();
+        name.contains("embedding") || name.contains("rerank")
+    }
+
     /// True when the figures that a prediction needs and is judged by are there.
     #[must_use]
     pub fn is_complete(&self) -> bool {

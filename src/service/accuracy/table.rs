@@ -30,6 +30,8 @@ pub struct Compared {
     pub layout: String,
     pub model: String,
     pub complete: bool,
+    /// vLLM's V0 engine, the default before 0.8: it measured other memory into its figures.
+    pub v0: bool,
     /// The engine started, and the rules say it does; `None` when nothing is predicted.
     pub starts: (bool, Option<bool>),
     pub measure: Option<Measure>,
@@ -55,6 +57,7 @@ impl Compared {
             layout: row.kv_layout.clone(),
             model: row.model.clone(),
             complete: row.is_complete(),
+            v0: super::predict::is_v0(row),
             starts: (!row.failed(), None),
             measure: None,
             observed: None,
@@ -140,11 +143,13 @@ impl Group {
 
 /// Linear between neighbours; `sorted` is not empty.
 fn quantile(sorted: &[f64], share: f64) -> f64 {
-    let place = share * sorted.len().saturating_sub(1) as f64;
-    let below = place.floor();
-    let at = |i: f64| sorted.get(i as usize).copied().unwrap_or(f64::NAN);
-    let (low, high) = (at(below), at(place.ceil()));
-    (high - low).mul_add(place - below, low)
+    let last = sorted.len().saturating_sub(1);
+    let place = share * last as f64;
+    // few rows, so walking to the place is as good as casting it
+    let below = (0..=last).rev().find(|i| *i as f64 <= place).unwrap_or(0);
+    let at = |i: usize| sorted.get(i.min(last)).copied().unwrap_or(f64::NAN);
+    let (low, high) = (at(below), at(below.saturating_add(1)));
+    (high - low).mul_add(place - below as f64, low)
 }
 
 /// The whole comparison.
@@ -167,10 +172,12 @@ pub fn report(rows: Vec<Compared>) -> Report {
     let judged = || rows.iter().filter(|r| r.starts.1.is_some());
     let complete = |r: &&Compared| r.complete;
     let uniform = |r: &&Compared| r.layout.starts_with("uniform") || r.layout.starts_with("MLA");
+    let v1 = |r: &&Compared| r.engine == "vllm" && !r.v0;
     let mut groups: Vec<Group> = [
         Group::of("all", rows.iter()),
         Group::of("complete", rows.iter().filter(complete)),
         Group::of("complete, uniform", rows.iter().filter(complete).filter(uniform)),
+        Group::of("complete, uniform, vllm V1", rows.iter().filter(complete).filter(uniform).filter(v1)),
         Group::of("complete, hybrid or window", rows.iter().filter(complete).filter(|r| !uniform(r))),
     ]
     .into_iter()
@@ -186,7 +193,9 @@ pub fn report(rows: Vec<Compared>) -> Report {
         for row in &rows {
             by.entry(key(row)).or_default().push(row);
         }
-        groups.extend(by.into_iter().filter_map(|(name, rows)| Group::of(&format!("{kind}: {name}"), rows.into_iter())));
+        groups.extend(
+            by.into_iter().filter_map(|(name, rows)| Group::of(&format!("{kind}: {name}"), rows.into_iter())),
+        );
     }
     let count = |started: bool, predicted: Option<bool>| {
         judged().filter(|r| r.starts.0 == started && predicted.is_none_or(|p| r.starts.1 == Some(p))).count()
@@ -215,7 +224,11 @@ impl fmt::Display for Report {
             )?;
         }
         writeln!(f, "start-ups that failed: {}, predicted: {}", self.failures.0, self.failures.1)?;
-        writeln!(f, "start-ups that worked: {}, predicted to fail: {}", self.false_failures.0, self.false_failures.1)?;
+        writeln!(
+            f,
+            "start-ups that worked: {}, predicted to fail: {}",
+            self.false_failures.0, self.false_failures.1
+        )?;
         writeln!(f, "rows without a prediction: {}", self.unknown)
     }
 }

@@ -185,5 +185,8 @@ pub fn rope_buffer(layer: &mut Layer<'_>, rope: Rope) {
 
 /// What a transformers class keeps instead of a table: inverse frequencies in fp32, twice.
 pub fn inverse_frequencies(layer: &mut Layer<'_>, rope: Rope) {
-    layer.shared_buffer(format!("inverse frequencies {} {}", rope.features, rope.base), rope.features.saturating_mul(4));
+    layer.shared_buffer(
+        format!("inverse frequencies {} {}", rope.features, rope.base),
+        rope.features.saturating_mul(4),
+    );
 }

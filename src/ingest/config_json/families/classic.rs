@@ -42,7 +42,15 @@ enum Rotary {
     Frequencies,
 }
 
-const ALL: &[&str] = &["embed_tokens", "position_embeddings", "norm", "lm_head", "embedding_norm", "project_in", "project_out"];
+const ALL: &[&str] = &[
+    "embed_tokens",
+    "position_embeddings",
+    "norm",
+    "lm_head",
+    "embedding_norm",
+    "project_in",
+    "project_out",
+];
 const TABLES: &[&str] = &["embed_tokens", "position_embeddings"];
 
 impl Style {
@@ -112,13 +120,9 @@ impl Style {
                     ..style
                 }
             }
-            "GPTJForCausalLM" => Self {
-                norms: 1,
-                tied: false,
-                head_bias: true,
-                rotary: Rotary::Table,
-                ..Self::plain(context)
-            },
+            "GPTJForCausalLM" => {
+                Self { norms: 1, tied: false, head_bias: true, rotary: Rotary::Table, ..Self::plain(context) }
+            }
             "GPTNeoXForCausalLM" => {
                 let style = Self::plain(context);
                 let bias = config.flag(&["attention_bias"], true);
@@ -146,7 +150,8 @@ impl Style {
             "OPTForCausalLM" => {
                 let style = Self::plain(context);
                 let bias = config.flag(&["enable_bias"], true);
-                let width = config.opt(&["word_embed_proj_dim"]).filter(|width| *width != style.attention.hidden);
+                let width =
+                    config.opt(&["word_embed_proj_dim"]).filter(|width| *width != style.attention.hidden);
                 Self {
                     attention: Attention { qkv_bias: bias, out_bias: bias, ..style.attention },
                     mlp_bias: bias,
@@ -186,7 +191,11 @@ impl Style {
                     .section("attn_config", false)
                     .map_or(style.attention.heads, |attention| attention.size(&["kv_n_heads"]));
                 let Some(ffn) = config.section("ffn_config", false) else {
-                    config.refuse("ffn_config", "missing", "`ffn_config` is required to know the model's size");
+                    config.refuse(
+                        "ffn_config",
+                        "missing",
+                        "`ffn_config` is required to know the model's size",
+                    );
                     return Some(style);
                 };
                 let experts = Stacked {
@@ -256,17 +265,40 @@ pub fn read<'c>(context: &Context<'c>) -> Option<Body<'c>> {
         style.build(&mut layer, rope);
         stack.push(layer);
     }
-    let final_norm = if style.final_norm { FinalNorm::Layer { bias: style.norm_bias } } else { FinalNorm::None };
-    let mut body = context.body_with_table(stack, context.tied(style.tied), final_norm, style.embedding_width.unwrap_or(hidden));
+    let final_norm =
+        if style.final_norm { FinalNorm::Layer { bias: style.norm_bias } } else { FinalNorm::None };
+    let mut body = context.body_with_table(
+        stack,
+        context.tied(style.tied),
+        final_norm,
+        style.embedding_width.unwrap_or(hidden),
+    );
     if style.positions > 0 {
-        body.head.table(Role::Embedding, "position_embeddings", Part::whole(style.positions), Part::whole(hidden));
+        body.head.table(
+            Role::Embedding,
+            "position_embeddings",
+            Part::whole(style.positions),
+            Part::whole(hidden),
+        );
     }
     if style.embedding_norm {
         body.head.layer_norm("embedding_norm", hidden, true);
     }
     if let Some(width) = style.embedding_width {
-        body.head.plain_linear(Role::Attention, "project_in", &[Part::whole(hidden)], Part::whole(width), false);
-        body.tail.plain_linear(Role::Attention, "project_out", &[Part::whole(width)], Part::whole(hidden), false);
+        body.head.plain_linear(
+            Role::Attention,
+            "project_in",
+            &[Part::whole(hidden)],
+            Part::whole(width),
+            false,
+        );
+        body.tail.plain_linear(
+            Role::Attention,
+            "project_out",
+            &[Part::whole(width)],
+            Part::whole(hidden),
+            false,
+        );
     }
     if style.head_bias {
         body.tail.vector(Role::LmHead, "lm_head.bias", &[super::vocabulary_rows(body.vocabulary)]);

@@ -257,7 +257,8 @@ pub fn read<'c>(context: &Context<'c>) -> Option<Body<'c>> {
     let full_rope = Rope::of(context, base.head, Some("full_attention"));
     let local_rope = Rope::of(context, base.head, Some("sliding_attention"));
     // multimodal rotary positions of the older Qwen classes have a table four times as long
-    let stretch = if context.architecture.starts_with("Qwen2") && context.architecture.contains("VL") { 4 } else { 1 };
+    let stretch =
+        if context.architecture.starts_with("Qwen2") && context.architecture.contains("VL") { 4 } else { 1 };
     let full_rope = Rope { positions: full_rope.positions.saturating_mul(stretch), ..full_rope };
     let local_base = config.real(&["rope_local_base_freq"]);
     let local_rope =

@@ -25,7 +25,9 @@ pub fn add<'c>(context: &Context<'c>, body: &mut Body<'c>) {
             body.head.tensors.extend(tower.tensors);
             body.head.buffers.extend(tower.buffers);
         }
-        None => context.config.note("the file has no vision_config: the vision tower is left out of the weights"),
+        None => {
+            context.config.note("the file has no vision_config: the vision tower is left out of the weights")
+        }
     }
 }
 
@@ -81,7 +83,9 @@ impl Cutting {
         let size = heads.saturating_mul(width);
         match self {
             Self::Even => Part::units(heads, width, "vision heads"),
-            Self::ByHeads(of) => Part { size, cut: Cut::UnitsIfDivides { units: heads, heads: of }, what: "vision heads" },
+            Self::ByHeads(of) => {
+                Part { size, cut: Cut::UnitsIfDivides { units: heads, heads: of }, what: "vision heads" }
+            }
             Self::Whole => Part::whole(size),
         }
     }
@@ -141,7 +145,13 @@ fn siglip<'c>(context: &Context<'c>, text: u64) -> Option<Layer<'c>> {
     let mut tower = Layer::tower(context.quantiser, "vision_tower", false);
     let side = vision.size(&["image_size"]).checked_div(sizes.patch).unwrap_or(0);
     let positions = side.saturating_mul(side);
-    tower.plain_linear(Role::Tower, "patch_embedding", &[Part::whole(sizes.hidden)], Part::whole(sizes.patch_features()), true);
+    tower.plain_linear(
+        Role::Tower,
+        "patch_embedding",
+        &[Part::whole(sizes.hidden)],
+        Part::whole(sizes.patch_features()),
+        true,
+    );
     tower.table(Role::Tower, "position_embedding", Part::whole(positions), Part::whole(sizes.hidden));
     let block = Block {
         attention_width: sizes.hidden,
@@ -154,7 +164,13 @@ fn siglip<'c>(context: &Context<'c>, text: u64) -> Option<Layer<'c>> {
     };
     blocks(&mut tower, &sizes, &block, Cutting::Even);
     tower.layer_norm("post_layernorm", sizes.hidden, true);
-    tower.plain_linear(Role::Tower, "mm_input_projection", &[Part::whole(text)], Part::whole(sizes.hidden), false);
+    tower.plain_linear(
+        Role::Tower,
+        "mm_input_projection",
+        &[Part::whole(text)],
+        Part::whole(sizes.hidden),
+        false,
+    );
     tower.norm("mm_soft_emb_norm", sizes.hidden);
     // positions as 64-bit integers
     buffer(&mut tower, positions.saturating_mul(8));
@@ -185,7 +201,13 @@ fn qwen2_5<'c>(context: &Context<'c>) -> Option<Layer<'c>> {
     let frames = vision.size_or(&["temporal_patch_size"], 2);
     let merge = vision.size_or(&["spatial_merge_size"], 2);
     let features = sizes.patch_features().saturating_mul(frames);
-    tower.plain_linear(Role::Tower, "patch_embed", &[Part::whole(sizes.hidden)], Part::whole(features), false);
+    tower.plain_linear(
+        Role::Tower,
+        "patch_embed",
+        &[Part::whole(sizes.hidden)],
+        Part::whole(features),
+        false,
+    );
     let block = Block {
         attention_width: sizes.hidden,
         attention_bias: true,
@@ -238,9 +260,12 @@ fn qwen3<'c>(context: &Context<'c>) -> Option<Layer<'c>> {
 fn llama4<'c>(context: &Context<'c>, text: u64) -> Option<Layer<'c>> {
     let empty = context.top.section("vision_config", false);
     if empty.is_none() {
-        context.config.note("the file has no vision_config: the vision tower is of the class's default sizes");
+        context
+            .config
+            .note("the file has no vision_config: the vision tower is of the class's default sizes");
     }
-    let size = |names: &[&str], default| empty.as_ref().map_or(default, |vision| vision.size_or(names, default));
+    let size =
+        |names: &[&str], default| empty.as_ref().map_or(default, |vision| vision.size_or(names, default));
     let sizes = Sizes {
         layers: size(&["num_hidden_layers"], 34).min(MAX_LAYERS),
         hidden: size(&["hidden_size"], 768),
@@ -273,7 +298,13 @@ fn llama4<'c>(context: &Context<'c>, text: u64) -> Option<Layer<'c>> {
     tower.linear(Role::Tower, "vision_adapter.mlp.fc1", &[inner], Part::whole(sizes.width), false);
     tower.linear(Role::Tower, "vision_adapter.mlp.fc2", &[Part::whole(out)], inner, false);
     let projected = [Part::even(text, "hidden size")];
-    tower.linear(Role::Tower, "multi_modal_projector.linear_1", &projected, Part::whole(size(&["vision_output_dim"], 7680)), false);
+    tower.linear(
+        Role::Tower,
+        "multi_modal_projector.linear_1",
+        &projected,
+        Part::whole(size(&["vision_output_dim"], 7680)),
+        false,
+    );
     // complex numbers for half a head at each position
     let half = sizes.hidden.checked_div(sizes.heads).unwrap_or(0) / 2;
     buffer(&mut tower, positions.saturating_mul(half).saturating_mul(8));
@@ -285,9 +316,16 @@ fn pixtral<'c>(context: &Context<'c>, text: u64) -> Option<Layer<'c>> {
     let vision = context.top.section("vision_config", false)?;
     let sizes = Sizes::of(&vision);
     let mut tower = Layer::tower(context.quantiser, "vision_tower", false);
-    tower.plain_linear(Role::Tower, "patch_conv", &[Part::whole(sizes.hidden)], Part::whole(sizes.patch_features()), false);
+    tower.plain_linear(
+        Role::Tower,
+        "patch_conv",
+        &[Part::whole(sizes.hidden)],
+        Part::whole(sizes.patch_features()),
+        false,
+    );
     tower.norm("ln_pre", sizes.hidden);
-    let head = vision.opt(&["head_dim"]).unwrap_or_else(|| sizes.hidden.checked_div(sizes.heads).unwrap_or(0));
+    let head =
+        vision.opt(&["head_dim"]).unwrap_or_else(|| sizes.hidden.checked_div(sizes.heads).unwrap_or(0));
     let block = Block {
         attention_width: head.saturating_mul(sizes.heads),
         attention_bias: false,
@@ -320,7 +358,13 @@ fn moon<'c>(context: &Context<'c>, text: u64) -> Option<Layer<'c>> {
     let mut tower = Layer::tower(context.quantiser, "vision_tower", true);
     let hidden = Part::whole(sizes.hidden);
     let embed_bias = vision.flag(&["patch_embed_proj_bias"], true);
-    tower.plain_linear(Role::Tower, "patch_embed", &[hidden], Part::whole(sizes.patch_features()), embed_bias);
+    tower.plain_linear(
+        Role::Tower,
+        "patch_embed",
+        &[hidden],
+        Part::whole(sizes.patch_features()),
+        embed_bias,
+    );
     let (height, width) = (vision.size(&["init_pos_emb_height"]), vision.size(&["init_pos_emb_width"]));
     tower.table(Role::Tower, "pos_emb", Part::whole(height.saturating_mul(width)), hidden);
     let norm_bias = vision.text(&["norm_type"]).unwrap_or("layernorm") == "layernorm";
@@ -340,8 +384,20 @@ fn moon<'c>(context: &Context<'c>, text: u64) -> Option<Layer<'c>> {
     let merge = vision.numbers(&["merge_kernel_size"], 1 << 10).unwrap_or_else(|| vec![2, 2]);
     let merged = merge.iter().fold(sizes.hidden, |size, n| size.saturating_mul(*n));
     let second = vision.text(&["mm_projector_type"]) == Some("patchmergerv2");
-    tower.plain_linear(Role::Tower, "mm_projector.linear_1", &[Part::whole(merged)], Part::whole(merged), !second);
-    tower.plain_linear(Role::Tower, "mm_projector.linear_2", &[Part::whole(text)], Part::whole(merged), !second);
+    tower.plain_linear(
+        Role::Tower,
+        "mm_projector.linear_1",
+        &[Part::whole(merged)],
+        Part::whole(merged),
+        !second,
+    );
+    tower.plain_linear(
+        Role::Tower,
+        "mm_projector.linear_2",
+        &[Part::whole(text)],
+        Part::whole(merged),
+        !second,
+    );
     if second {
         tower.norm("mm_projector.post_norm", text);
     } else {
@@ -358,10 +414,17 @@ fn gemma4<'c>(context: &Context<'c>, text: u64) -> Option<Layer<'c>> {
     let vision = context.top.section("vision_config", false)?;
     let sizes = Sizes::of(&vision);
     let mut tower = Layer::tower(context.quantiser, "vision_tower", false);
-    tower.plain_linear(Role::Tower, "patch_embedder.input_proj", &[Part::whole(sizes.hidden)], Part::whole(sizes.patch_features()), false);
+    tower.plain_linear(
+        Role::Tower,
+        "patch_embedder.input_proj",
+        &[Part::whole(sizes.hidden)],
+        Part::whole(sizes.patch_features()),
+        false,
+    );
     let positions = vision.size(&["position_embedding_size"]).saturating_mul(2);
     tower.table(Role::Tower, "position_embedding_table", Part::whole(positions), Part::whole(sizes.hidden));
-    let head = vision.opt(&["head_dim"]).unwrap_or_else(|| sizes.hidden.checked_div(sizes.heads).unwrap_or(0));
+    let head =
+        vision.opt(&["head_dim"]).unwrap_or_else(|| sizes.hidden.checked_div(sizes.heads).unwrap_or(0));
     let block = Block {
         attention_width: head.saturating_mul(sizes.heads),
         attention_bias: vision.flag(&["attention_bias"], false),
@@ -372,6 +435,12 @@ fn gemma4<'c>(context: &Context<'c>, text: u64) -> Option<Layer<'c>> {
         qk_norm: true,
     };
     blocks(&mut tower, &sizes, &block, Cutting::Whole);
-    tower.plain_linear(Role::Tower, "embed_vision.embedding_projection", &[Part::whole(text)], Part::whole(sizes.hidden), false);
+    tower.plain_linear(
+        Role::Tower,
+        "embed_vision.embedding_projection",
+        &[Part::whole(text)],
+        Part::whole(sizes.hidden),
+        false,
+    );
     Some(tower)
 }

@@ -15,7 +15,7 @@ mod split;
 
 use std::ops::Range;
 
-pub use release::{V0_6, V0_10, V0_12, V0_20, V0_21, V0_24, V0_33};
+pub use release::{V0_6, V0_10, V0_12, V0_20, V0_20_1, V0_21, V0_24, V0_33};
 
 use super::{CacheLayout, EngineRules, MemoryBudget, Refusal, ResolvedSettings};
 use crate::planner::hardware::Gpu;

@@ -31,7 +31,7 @@ pub static V0_24: Vllm = Vllm {
     ..V0_33
 };
 
-/// vLLM 0.21: CUDA graphs come off the budget and the printed tokens are concurrency times length.
+/// vLLM 0.21: CUDA graphs come off the budget, of which 0.92 is used by default.
 pub static V0_21: Vllm = Vllm { version: "0.21", hybrid_prefix_caching: false, ..V0_24 };
 
 /// vLLM 0.20: graphs outside the budget; the printed tokens are blocks over groups.
@@ -42,6 +42,9 @@ pub static V0_20: Vllm = Vllm {
     concurrency_figure: false,
     ..V0_21
 };
+
+/// vLLM 0.20.1: the printed tokens are concurrency times length (logs of 0.20.0 and 0.20.1 differ in it).
+pub static V0_20_1: Vllm = Vllm { version: "0.20.1", concurrency_figure: true, ..V0_20 };
 
 /// vLLM 0.12: the sampler's peak falls to about four copies of the logits, communicators are set up before the measurement.
 pub static V0_12: Vllm = Vllm { version: "0.12", ..V0_20 };
