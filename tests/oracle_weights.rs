@@ -37,7 +37,11 @@ fn spec_of(case: &Value, configs: &BTreeMap<String, Value>) -> Result<ModelSpec,
     let side = case["hf_quant_config"].as_str().and_then(|file| configs.get(file));
     config_json::read(case["model"].as_str().expect("named"), config, side)
         .map(|read| {
-            if case["engine_args"]["language_model_only"] == true { read.spec.without_towers() } else { read.spec }
+            if case["engine_args"]["language_model_only"] == true {
+                read.spec.without_towers()
+            } else {
+                read.spec
+            }
         })
         .map_err(|error| error.to_string())
 }

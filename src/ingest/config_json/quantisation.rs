@@ -138,7 +138,12 @@ impl Format {
                 if zero_points && group > 0 {
                     extras.push(Extra::Group { cols: group, bits });
                 }
-                Storage { element: if bits == 8 { Dtype::Int8 } else { Dtype::Int4 }, extras, tile: (1, 1), row_multiple: 1 }
+                Storage {
+                    element: if bits == 8 { Dtype::Int8 } else { Dtype::Int4 },
+                    extras,
+                    tile: (1, 1),
+                    row_multiple: 1,
+                }
             }
             other => other.linear(dtype),
         }

@@ -31,6 +31,9 @@ pub enum Prediction {
     Unknown(String),
 }
 
+/// Formats of weights that no rule is known for.
+const UNREAD_FORMATS: &[&str] = &["int6", "int5", "int3", "int2", "gguf", "mixed"];
+
 /// Releases of vLLM whose rules differ, with their dates: for records without a version.
 const VLLM_RELEASES: &[(&str, &str)] = &[
     ("2026-11", "0.33"),

@@ -65,8 +65,20 @@ impl DeltaNet {
     fn build_qwen(&self, layer: &mut Layer<'_>, state: Dtype) {
         let (keys, values, one) = (self.keys(), self.values(), self.value_units());
         let hidden = Part::whole(self.hidden);
-        layer.plain_linear(Role::StateMixer, "linear_attn.conv1d", &[keys, keys, values], Part::whole(self.kernel), false);
-        layer.linear(Role::StateMixer, "linear_attn.in_proj_qkvz", &[keys, keys, values, values], hidden, false);
+        layer.plain_linear(
+            Role::StateMixer,
+            "linear_attn.conv1d",
+            &[keys, keys, values],
+            Part::whole(self.kernel),
+            false,
+        );
+        layer.linear(
+            Role::StateMixer,
+            "linear_attn.in_proj_qkvz",
+            &[keys, keys, values, values],
+            hidden,
+            false,
+        );
         layer.linear(Role::StateMixer, "linear_attn.in_proj_ba", &[one, one], hidden, false);
         layer.vector(Role::StateMixer, "linear_attn.dt_bias", &[one]);
         layer.typed_vector(Role::StateMixer, "linear_attn.A_log", &[one], Dtype::Fp32);
@@ -79,10 +91,22 @@ impl DeltaNet {
     fn build_olmo(&self, layer: &mut Layer<'_>, state: Dtype) {
         let (keys, values, one) = (self.keys(), self.values(), self.value_units());
         let hidden = Part::whole(self.hidden);
-        layer.linear(Role::StateMixer, "linear_attn.in_proj_qkvg", &[keys, keys, values, values], hidden, false);
+        layer.linear(
+            Role::StateMixer,
+            "linear_attn.in_proj_qkvg",
+            &[keys, keys, values, values],
+            hidden,
+            false,
+        );
         layer.linear(Role::StateMixer, "linear_attn.b_proj", &[one], hidden, false);
         layer.linear(Role::StateMixer, "linear_attn.a_proj", &[one], hidden, false);
-        layer.plain_linear(Role::StateMixer, "linear_attn.conv1d", &[keys, keys, values], Part::whole(self.kernel), false);
+        layer.plain_linear(
+            Role::StateMixer,
+            "linear_attn.conv1d",
+            &[keys, keys, values],
+            Part::whole(self.kernel),
+            false,
+        );
         layer.vector(Role::StateMixer, "linear_attn.dt_bias", &[one]);
         layer.vector(Role::StateMixer, "linear_attn.A_log", &[one]);
         layer.norm("linear_attn.o_norm", self.value_dim);
@@ -166,7 +190,8 @@ fn qwen<'c>(context: &Context<'c>) -> Body<'c> {
         (Some(_), false) => vec![true; layers],
     };
     let linear = linear_layers(context, layers, 4);
-    let dense_width = if sparse.iter().all(|sparse| *sparse) { 0 } else { config.size(&["intermediate_size"]) };
+    let dense_width =
+        if sparse.iter().all(|sparse| *sparse) { 0 } else { config.size(&["intermediate_size"]) };
     let scaled = config.flag(&["layer_scale"], false);
     let rope = Rope::of(context, attention.head, None);
     let mut stack = Stack::default();
@@ -207,7 +232,11 @@ fn qwen<'c>(context: &Context<'c>) -> Body<'c> {
 fn olmo<'c>(context: &Context<'c>) -> Body<'c> {
     let config = context.config;
     let layers = context.layers();
-    let attention = Attention { qk_norm: QkNorm::All, qkv_bias: config.flag(&["attention_bias"], false), ..Attention::of(context) };
+    let attention = Attention {
+        qk_norm: QkNorm::All,
+        qkv_bias: config.flag(&["attention_bias"], false),
+        ..Attention::of(context)
+    };
     let net = DeltaNet::of(context);
     let state = state_dtype(context);
     let linear = linear_layers(context, layers, 4);
@@ -266,7 +295,13 @@ impl KimiDelta {
         }
         layer.linear(Role::StateMixer, "self_attn.f_b_proj", &[wide], narrow, false);
         layer.typed_vector(Role::StateMixer, "self_attn.dt_bias", &[wide], Dtype::Fp32);
-        layer.typed_linear(Role::StateMixer, "self_attn.conv1d", &[wide, wide, wide], Part::whole(self.kernel), Dtype::Fp32);
+        layer.typed_linear(
+            Role::StateMixer,
+            "self_attn.conv1d",
+            &[wide, wide, wide],
+            Part::whole(self.kernel),
+            Dtype::Fp32,
+        );
         layer.typed_vector(Role::StateMixer, "self_attn.A_log", &[one], Dtype::Fp32);
         layer.norm("self_attn.o_norm", self.head);
         layer.linear(Role::StateMixer, "self_attn.o_proj", &[hidden], wide, false);
@@ -338,8 +373,20 @@ impl KimiMixture {
         }
         if let Some(latent) = self.latent {
             let (wide, narrow) = (Part::whole(hidden), Part::whole(latent));
-            layer.linear(Role::RoutedExperts, "block_sparse_moe.routed_expert_down_proj", &[narrow], wide, false);
-            layer.linear(Role::RoutedExperts, "block_sparse_moe.routed_expert_up_proj", &[wide], narrow, false);
+            layer.linear(
+                Role::RoutedExperts,
+                "block_sparse_moe.routed_expert_down_proj",
+                &[narrow],
+                wide,
+                false,
+            );
+            layer.linear(
+                Role::RoutedExperts,
+                "block_sparse_moe.routed_expert_up_proj",
+                &[wide],
+                narrow,
+                false,
+            );
             if self.latent_norm {
                 layer.norm("block_sparse_moe.routed_expert_norm", latent);
             }
@@ -359,7 +406,11 @@ fn kimi<'c>(context: &Context<'c>) -> Body<'c> {
     let hidden = latent.hidden;
     let linear = config.section("linear_attn_config", false);
     if linear.is_none() {
-        config.refuse("linear_attn_config", "missing", "`linear_attn_config` is required to know which layers are linear");
+        config.refuse(
+            "linear_attn_config",
+            "missing",
+            "`linear_attn_config` is required to know which layers are linear",
+        );
     }
     let delta = linear.as_ref().map(|linear| KimiDelta {
         hidden,
@@ -414,7 +465,13 @@ fn kimi<'c>(context: &Context<'c>) -> Body<'c> {
     let mut body = context.body(stack, context.tied(false), FinalNorm::Rms);
     if residual {
         body.tail.norm("output_attn_res", hidden);
-        body.tail.plain_linear(Role::Attention, "output_attn_res", &[Part::whole(1)], Part::whole(hidden), false);
+        body.tail.plain_linear(
+            Role::Attention,
+            "output_attn_res",
+            &[Part::whole(1)],
+            Part::whole(hidden),
+            false,
+        );
         body.tail.on_stages("output_attn_res", Stages::Own);
     }
     body.query_heads = latent.heads;

@@ -33,7 +33,9 @@ impl Mamba2 {
             hidden: context.hidden(),
             heads: config.size(&["mamba_num_heads", "mamba_n_heads", "n_mamba_heads", "num_heads"]),
             head: config.size(&["mamba_head_dim", "mamba_d_head", "mamba_headdim", "head_dim"]),
-            groups: config.size_or(&["n_groups", "mamba_n_groups", "mamba_ngroups", "mamba_num_groups"], 1).max(1),
+            groups: config
+                .size_or(&["n_groups", "mamba_n_groups", "mamba_ngroups", "mamba_num_groups"], 1)
+                .max(1),
             state: config.size(&["ssm_state_size", "mamba_d_state", "mamba_state_dim", "state_size"]),
             kernel: config.size_or(&["conv_kernel", "mamba_d_conv", "mamba_conv_kernel"], 4),
             conv_bias: config.flag(&["use_conv_bias", "mamba_conv_bias"], true),
@@ -52,8 +54,20 @@ impl Mamba2 {
         } else {
             Part::units(self.groups, self.state, "mamba groups")
         };
-        layer.plain_linear(Role::StateMixer, "mixer.conv1d", &[inner, groups, groups], Part::whole(self.kernel), self.conv_bias);
-        layer.linear(Role::StateMixer, "mixer.in_proj", &[inner, inner, groups, groups, one], hidden, self.bias);
+        layer.plain_linear(
+            Role::StateMixer,
+            "mixer.conv1d",
+            &[inner, groups, groups],
+            Part::whole(self.kernel),
+            self.conv_bias,
+        );
+        layer.linear(
+            Role::StateMixer,
+            "mixer.in_proj",
+            &[inner, inner, groups, groups, one],
+            hidden,
+            self.bias,
+        );
         layer.typed_vector(Role::StateMixer, "mixer.A", &[one], Dtype::Fp32);
         layer.vector(Role::StateMixer, "mixer.D", &[one]);
         layer.vector(Role::StateMixer, "mixer.dt_bias", &[one]);
@@ -119,7 +133,13 @@ impl Mamba1 {
     fn build(&self, layer: &mut Layer<'_>, state: Dtype) {
         let hidden = Part::whole(self.hidden);
         let inner = Part::even(self.inner, "mamba width");
-        layer.plain_linear(Role::StateMixer, "mamba.conv1d", &[inner], Part::whole(self.kernel), self.conv_bias);
+        layer.plain_linear(
+            Role::StateMixer,
+            "mamba.conv1d",
+            &[inner],
+            Part::whole(self.kernel),
+            self.conv_bias,
+        );
         layer.plain_linear(Role::StateMixer, "mamba.in_proj", &[inner, inner], hidden, self.bias);
         let steps = Part::whole(self.rank.saturating_add(self.state.saturating_mul(2)));
         layer.plain_linear(Role::StateMixer, "mamba.x_proj", &[steps], inner, false);
@@ -136,7 +156,11 @@ impl Mamba1 {
             layer.norm("mamba.c_layernorm", self.state);
         }
         layer.caches.push(LayerCache::State(State {
-            kind: StateKind::Mamba1 { intermediate: self.inner, state_size: self.state, conv_kernel: self.kernel },
+            kind: StateKind::Mamba1 {
+                intermediate: self.inner,
+                state_size: self.state,
+                conv_kernel: self.kernel,
+            },
             conv_dtype: layer.dtype(),
             state_dtype: state,
         }));
@@ -203,8 +227,10 @@ fn jamba<'c>(context: &Context<'c>) -> Body<'c> {
         gated: true,
         bias: false,
     };
-    let (attention_at, attention_every) = (config.size_or(&["attn_layer_offset"], 4), config.size_or(&["attn_layer_period"], 8));
-    let (experts_at, experts_every) = (config.size_or(&["expert_layer_offset"], 1), config.size_or(&["expert_layer_period"], 2));
+    let (attention_at, attention_every) =
+        (config.size_or(&["attn_layer_offset"], 4), config.size_or(&["attn_layer_period"], 8));
+    let (experts_at, experts_every) =
+        (config.size_or(&["expert_layer_offset"], 1), config.size_or(&["expert_layer_period"], 2));
     let mut stack = Stack::default();
     for index in 0..context.layers() {
         let mut layer = context.layer(index);
@@ -217,7 +243,13 @@ fn jamba<'c>(context: &Context<'c>) -> Body<'c> {
         }
         if count > 1 && periodic(index, experts_at, experts_every) {
             layer.name.push_str("+moe");
-            layer.typed_linear(Role::Router, "router", &[Part::whole(count)], Part::whole(attention.hidden), layer.dtype());
+            layer.typed_linear(
+                Role::Router,
+                "router",
+                &[Part::whole(count)],
+                Part::whole(attention.hidden),
+                layer.dtype(),
+            );
             layer.experts("feed_forward.experts", experts);
         } else {
             layer.mlp("feed_forward", attention.hidden, width, true, false);
@@ -275,10 +307,18 @@ fn nemotron_blocks(context: &Context<'_>) -> Vec<Block> {
             }
         }
     } else {
-        config.refuse("hybrid_override_pattern", "missing", "`hybrid_override_pattern` or `layers_block_type` is required");
+        config.refuse(
+            "hybrid_override_pattern",
+            "missing",
+            "`hybrid_override_pattern` or `layers_block_type` is required",
+        );
     }
     if blocks.len() > usize::try_from(MAX_LAYERS).unwrap_or(0) {
-        config.refuse("hybrid_override_pattern", "out_of_range", format!("at most {MAX_LAYERS} layers are read"));
+        config.refuse(
+            "hybrid_override_pattern",
+            "out_of_range",
+            format!("at most {MAX_LAYERS} layers are read"),
+        );
         blocks.clear();
     }
     blocks
@@ -320,7 +360,11 @@ fn nemotron<'c>(context: &Context<'c>) -> Body<'c> {
     let attention = Attention { qkv_bias: bias, out_bias: bias, ..Attention::of(context) };
     let mixer = blocks.contains(&Block::Mamba).then(|| Mamba2::of(context));
     // states are fp32 unless the file says otherwise
-    let state = if config.has(&["mamba_ssm_cache_dtype", "mamba_ssm_dtype"]) { state_dtype(context) } else { Dtype::Fp32 };
+    let state = if config.has(&["mamba_ssm_cache_dtype", "mamba_ssm_dtype"]) {
+        state_dtype(context)
+    } else {
+        Dtype::Fp32
+    };
     let mixture = blocks.contains(&Block::Experts).then(|| nemotron_mixture(context));
     let width = if blocks.contains(&Block::Perceptron) { config.size(&["intermediate_size"]) } else { 0 };
     let mlp_bias = config.flag(&["mlp_bias"], false);
@@ -417,7 +461,8 @@ fn granite<'c>(context: &Context<'c>) -> Body<'c> {
     let kinds = kinds.unwrap_or_default();
     let bias = config.flag(&["attention_bias"], false);
     let attention = Attention { qkv_bias: bias, out_bias: bias, ..Attention::of(context) };
-    let is_mamba = |index: usize| kinds.get(index).is_some_and(|kind| matches!(*kind, "mamba" | "linear_attention"));
+    let is_mamba =
+        |index: usize| kinds.get(index).is_some_and(|kind| matches!(*kind, "mamba" | "linear_attention"));
     let mixer = (0..layers).any(is_mamba).then(|| Mamba2::of(context));
     let state = state_dtype(context);
     let count = config.size_or(&["num_local_experts"], 0);
@@ -449,7 +494,13 @@ fn granite<'c>(context: &Context<'c>) -> Body<'c> {
         }
         if count > 0 {
             layer.name.push_str("+moe");
-            layer.typed_linear(Role::Router, "gate", &[Part::whole(count)], Part::whole(attention.hidden), layer.dtype());
+            layer.typed_linear(
+                Role::Router,
+                "gate",
+                &[Part::whole(count)],
+                Part::whole(attention.hidden),
+                layer.dtype(),
+            );
             layer.experts("block_sparse_moe.experts", experts);
         }
         if shared > 0 {
@@ -491,8 +542,20 @@ impl SharedBlocks {
         let from = head.tensors.len();
         let wide = self.heads.saturating_mul(self.head);
         let part = Part::units(self.heads, self.head, "query heads");
-        head.linear(Role::Attention, "shared_transformer.self_attn.qkv_proj", &[part, part, part], Part::whole(wide), false);
-        head.linear(Role::Attention, "shared_transformer.self_attn.o_proj", &[Part::whole(self.hidden)], part, false);
+        head.linear(
+            Role::Attention,
+            "shared_transformer.self_attn.qkv_proj",
+            &[part, part, part],
+            Part::whole(wide),
+            false,
+        );
+        head.linear(
+            Role::Attention,
+            "shared_transformer.self_attn.o_proj",
+            &[Part::whole(self.hidden)],
+            part,
+            false,
+        );
         head.mlp("shared_transformer.feed_forward", self.hidden, self.width, true, self.bias);
         head.norm("shared_transformer.input_layernorm", self.hidden.saturating_mul(2));
         head.norm("shared_transformer.pre_ff_layernorm", self.hidden);
@@ -503,8 +566,20 @@ impl SharedBlocks {
         let from = head.tensors.len();
         let rank = Part::even(self.rank, "adapter rank");
         let inner = Part::even(self.width, "intermediate size");
-        head.linear(Role::DenseFeedForward, "gate_up_proj_adapter.A", &[rank], Part::whole(self.hidden), false);
-        head.linear(Role::DenseFeedForward, "gate_up_proj_adapter.B", &[inner, inner], Part::whole(self.rank), false);
+        head.linear(
+            Role::DenseFeedForward,
+            "gate_up_proj_adapter.A",
+            &[rank],
+            Part::whole(self.hidden),
+            false,
+        );
+        head.linear(
+            Role::DenseFeedForward,
+            "gate_up_proj_adapter.B",
+            &[inner, inner],
+            Part::whole(self.rank),
+            false,
+        );
         if self.attention_adapters {
             for _ in 0..3 {
                 head.linear(Role::Attention, "attention_adapter.A", &[rank], Part::whole(wide), false);
@@ -524,7 +599,11 @@ fn zamba<'c>(context: &Context<'c>) -> Body<'c> {
     let hidden = context.hidden();
     let kinds = config.texts(&["layers_block_type"]).unwrap_or_default();
     if kinds.len() < layers {
-        config.refuse("layers_block_type", "missing", format!("an entry for each of {layers} layers is required"));
+        config.refuse(
+            "layers_block_type",
+            "missing",
+            format!("an entry for each of {layers} layers is required"),
+        );
     }
     let is_hybrid = |index: usize| kinds.get(index) == Some(&"hybrid");
     let heads = config.size(&["num_attention_heads"]);

@@ -54,10 +54,14 @@ pub fn layout(
         })
         .collect();
     let runs = runs(model, stages);
-    let counted = groups::count(
+    let mut counted = groups::count(
         runs.iter().filter_map(|(stage, kind, n)| Some((*stage, *n, by_kind.get(*kind)?.as_slice()))),
         stages.len(),
     );
+    if model.architecture == "Zamba2ForCausalLM" {
+        // its shared attention is built before the layers, so its group comes first
+        counted.sort_by_key(|c| !c.page.class.keeps_every_token());
+    }
     let (token_bytes, state_bytes) = by_stage(&counted, stages.len());
     let buckets = groups::group(
         counted,

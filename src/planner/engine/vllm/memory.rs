@@ -157,7 +157,7 @@ fn width(tensor: &Tensor, shape: &Shape) -> u64 {
 }
 
 /// The profile run: `Q` tokens through the layers, then on the last stage the sampler over `min(max_num_seqs, Q)` rows of
-/// the vocabulary in fp32; the peak is the larger. An encoder's run stays on the first stage.
+/// the vocabulary in fp32; the peak is the larger. The outputs of an encoder's run, on the first stage, stay during the layers'.
 fn activation(
     release: &Vllm,
     model: &ModelSpec,
@@ -181,17 +181,17 @@ fn activation(
     let of_sampler = if last { logits * release.sampler_copies } else { 0.0 };
     let encoder = first && !settings.language_model_only && has_tower(model);
     let of_encoder = if encoder { Bytes::from_gib(ENCODER_GIB).as_f64() } else { 0.0 };
+    let of_layers = of_layers + of_encoder;
     let source = match (of_sampler > of_layers, encoder) {
-        (true, false) => {
+        (true, _) => {
             "sampler peak of the profile run: fp32 copies of max_num_seqs x vocabulary, by release (fitted to start-up logs)"
         }
         (false, false) => {
             "layer peak of the profile run: max_num_batched_tokens x widest half of a layer on a rank (fitted to start-up logs)"
         }
-        (true, true) => "sampler peak of the profile run, and an encoder's run (fitted to start-up logs)",
         (false, true) => "layer peak of the profile run, and an encoder's run (fitted to start-up logs)",
     };
-    estimate(of_layers.max(of_sampler) + of_encoder, (0.6, 1.6), source)
+    estimate(of_layers.max(of_sampler), (0.6, 1.6), source)
 }
 
 fn has_tower(model: &ModelSpec) -> bool {
