@@ -75,6 +75,11 @@ fn try_predict(row: &MemoryRow, finders: &Finders<'_>) -> Result<Prediction, Str
         return Err("pooling models load no output head and run no sampler: no rule for them".to_owned());
     }
     let rules = engine::rules(&row.engine, &version(row)).map_err(|e| e.to_string())?;
+    if let Some(format) =
+        row.weight_dtype.as_deref().filter(|text| UNREAD_FORMATS.iter().any(|f| text.contains(f)))
+    {
+        return Err(format!("weights stored as {format}: no rule for them"));
+    }
     let model =
         (finders.model)(row, stored_as(row)).ok_or_else(|| format!("no model {}", row.model_name()))?;
     let gpu = gpu(row, finders)?;
