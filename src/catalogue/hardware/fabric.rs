@@ -61,6 +61,7 @@ pub(super) fn of_network<'l>(
     let ports = match (network.ports, family) {
         (Some(n), _) if n > 0 => n,
         (_, "ethernet" | "efa") => 1,
+        _ if words.contains("ethernet/ib") => 1,
         // One port a GPU is the rule of every fabric built for GPUs.
         _ => network.gpus.max(1),
     };

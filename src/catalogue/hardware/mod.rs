@@ -24,6 +24,7 @@ pub struct HardwareCatalogue {
     /// Products known by name only: their figures are missing, so nothing can be planned on them.
     nameless_figures: Vec<Incomplete>,
     names: NameIndex,
+    link_names: NameIndex,
 }
 
 /// A GPU and what the catalogue knows beyond the core type.
@@ -133,12 +134,8 @@ impl HardwareCatalogue {
     /// A link by key or alias; also a fabric by its rate, e.g. `ethernet-25` or `roce-800` (Gbit/s a port).
     #[must_use]
     pub fn link(&self, name: &str) -> Option<Link> {
-        let wanted = squash(name);
-        let listed = self
-            .links
-            .iter()
-            .find(|e| squash(&e.link.key) == wanted || e.aliases.iter().any(|a| squash(a) == wanted));
-        listed.map(|e| e.link.clone()).or_else(|| fabric::by_rate(name))
+        let listed = self.link_names.exact(name).and_then(|d| self.link_meant(d));
+        listed.cloned().or_else(|| fabric::by_rate(name))
     }
 
     /// A node type by key or alias.
@@ -185,6 +182,20 @@ impl HardwareCatalogue {
         self.nodes.get(index)
     }
 
+    /// Every name of a link.
+    #[must_use]
+    pub const fn link_names(&self) -> &NameIndex {
+        &self.link_names
+    }
+
+    /// The link of a spelling found in [`Self::link_names`].
+    #[must_use]
+    pub fn link_meant(&self, described: &Described) -> Option<&Link> {
+        let index =
+            described.meanings.iter().find_map(|m| if let Name::Link(i) = m { Some(*i) } else { None })?;
+        self.links.get(index).map(|e| &e.link)
+    }
+
     /// Up to three GPU names close to a misspelt one, closest first.
     #[must_use]
     pub fn gpu_suggestions(&self, wrong: &str) -> Vec<String> {
@@ -222,7 +233,7 @@ mod tests {
     fn the_embedded_files_parse() {
         let read = read::embedded().expect("data/hardware is valid");
         assert_eq!(read.gpus.len() + read.nameless_figures.len(), 53 + 1);
-        assert_eq!(read.nodes.len(), 25 + 90);
+        assert_eq!(read.nodes.len(), 25 + 142);
         for node in read.nodes() {
             let known = read.gpu_entry_by_key(&node.gpu).is_some()
                 || read.incomplete().any(|i| i.key == node.gpu)

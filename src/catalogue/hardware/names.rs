@@ -11,6 +11,7 @@ const MAX_NAME: usize = 64;
 pub enum Name {
     Gpu(usize),
     Node(usize),
+    Link(usize),
     /// Known by name only.
     Incomplete(usize),
 }

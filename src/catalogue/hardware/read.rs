@@ -14,7 +14,8 @@ const NODES: &str = include_str!("../../../data/hardware/nodes.json");
 
 /// Parse the embedded files.
 pub(super) fn embedded() -> Result<HardwareCatalogue, serde_json::Error> {
-    let gpu_file: GpuFile = serde_json::from_str(GPUS)?;
+    let mut gpu_file: GpuFile = serde_json::from_str(GPUS)?;
+    let ambiguous = std::mem::take(&mut gpu_file.ambiguous_names);
     let link_file: LinkFile = serde_json::from_str(LINKS)?;
     let node_file: NodeFile = serde_json::from_str(NODES)?;
 
@@ -30,9 +31,21 @@ pub(super) fn embedded() -> Result<HardwareCatalogue, serde_json::Error> {
             names.add(name, Name::Node(i));
         }
     }
+    // A family without a size ("p5", "a3") means any of its sizes, where nothing else has that name.
+    let families: Vec<(usize, String)> =
+        nodes.iter().enumerate().flat_map(|(i, n)| families_of(n).into_iter().map(move |f| (i, f))).collect();
+    let unclaimed: Vec<_> = families.into_iter().filter(|(_, f)| names.exact(f).is_none()).collect();
+    for (i, family) in unclaimed {
+        names.add(&family, Name::Node(i));
+    }
     for (i, gpu) in gpus.iter().enumerate() {
         for name in gpu.aliases.iter().filter(|a| !names_a_node(a, &nodes)) {
             names.add(name, Name::Gpu(i));
+        }
+    }
+    for name in ambiguous {
+        for (i, _) in gpus.iter().enumerate().filter(|(_, g)| name.may_mean.contains(&g.gpu.key)) {
+            names.add(&name.name, Name::Gpu(i));
         }
     }
     // A family's own name, where nobody uses it for one product, means any of the family.
@@ -47,20 +60,38 @@ pub(super) fn embedded() -> Result<HardwareCatalogue, serde_json::Error> {
             names.add(name, Name::Incomplete(i));
         }
     }
-    Ok(HardwareCatalogue { gpus, links, nodes, nameless_figures: incomplete, names })
+    let mut link_names = NameIndex::default();
+    for (i, entry) in links.iter().enumerate() {
+        for name in std::iter::once(&entry.link.key).chain(&entry.aliases) {
+            link_names.add(name, Name::Link(i));
+        }
+    }
+    Ok(HardwareCatalogue { gpus, links, nodes, nameless_figures: incomplete, names, link_names })
 }
 
 /// True for a GPU "alias" that is the name or family of a node: "g6e", "p5", "nvl72", "dgx spark".
 fn names_a_node(alias: &str, nodes: &[NodeType]) -> bool {
     let wanted = squash(alias);
     nodes.iter().any(|node| {
-        let family = node.key.split('.').next().unwrap_or("");
-        let family = if node.cloud.is_some() && family.len() < node.key.len() { family } else { "" };
-        // "g2" of g2-standard-4
-        let first = node.key.split('-').next().unwrap_or("");
-        let cloud_family = node.cloud.as_deref() == Some("GCP") && squash(first) == wanted;
-        cloud_family || squash(family) == wanted || node.aliases.iter().any(|a| squash(a) == wanted)
+        families_of(node).iter().any(|f| squash(f) == wanted)
+            || node.aliases.iter().any(|a| squash(a) == wanted)
     })
+}
+
+/// The shorter names of a cloud instance: "p5" of `p5.48xlarge`, "p6" of `p6-b200.48xlarge`,
+/// "a2" and "a2-ultragpu" of `a2-ultragpu-8g`.
+fn families_of(node: &NodeType) -> Vec<String> {
+    let ends: &[char] = match node.cloud.as_deref() {
+        Some("AWS") => &['.'],
+        Some("GCP") => &['-'],
+        _ => return Vec::new(),
+    };
+    let mut families: Vec<String> =
+        node.key.match_indices(ends).filter_map(|(at, _)| node.key.get(..at)).map(str::to_owned).collect();
+    families.extend(node.key.split_once('-').map(|(first, _)| first.to_owned()));
+    families.sort();
+    families.dedup();
+    families
 }
 
 /// "MLNET/AIC" to the sources themselves; text that is no key is kept.
@@ -164,6 +195,14 @@ fn aliases_of(row: &GpuRow) -> Vec<String> {
     names.extend(printed.nvidia_smi_or_driver.iter().cloned());
     names.extend(printed.k8s_gpu_product_label.iter().cloned());
     names.extend(row.display_names.iter().cloned());
+    // People leave out the maker.
+    let makers = ["NVIDIA ", "NVIDIA-", "AMD Instinct ", "AMD ", "Tesla ", "Intel ", "Google "];
+    let bare: Vec<String> = names
+        .iter()
+        .filter_map(|n| makers.iter().find_map(|m| n.strip_prefix(m)))
+        .map(str::to_owned)
+        .collect();
+    names.extend(bare);
     names.extend(printed.gke_accelerator_label.iter().cloned());
     names.extend(printed.aws_api_gpu_name.iter().cloned());
     names
@@ -213,7 +252,7 @@ fn short_name(family: &str, key: &str, form: Form) -> String {
     let mut name = match family.split_once("gaudi") {
         Some((_, generation)) => format!("Gaudi {generation}"),
         None if family.starts_with("tpu-") => family.replacen("tpu-", "TPU ", 1),
-        None => family.to_uppercase().replace('-', " "),
+        None => family.to_uppercase().replace('-', " ").replace(" ADA", " Ada"),
     };
     if key.contains("-3e") {
         name.push_str("-3e");

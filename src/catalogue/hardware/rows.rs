@@ -7,7 +7,15 @@ use serde::Deserialize;
 #[derive(Deserialize)]
 pub(super) struct GpuFile {
     pub source_keys: BTreeMap<String, String>,
+    pub ambiguous_names: Vec<AmbiguousName>,
     pub gpus: Vec<GpuRow>,
+}
+
+/// A name that people use for several different products.
+#[derive(Deserialize)]
+pub(super) struct AmbiguousName {
+    pub name: String,
+    pub may_mean: Vec<String>,
 }
 
 #[derive(Deserialize)]

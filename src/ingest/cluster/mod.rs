@@ -1,1 +1,22 @@
 //! Clusters as people and machines write them, to the core's `Cluster`.
+
+mod clean;
+mod error;
+mod grammar;
+mod links;
+mod meaning;
+mod product;
+mod request;
+mod said;
+mod size;
+mod systems;
+mod text;
+mod vocabulary;
+mod words;
+
+pub use error::{ClusterError, ClusterErrorKind};
+pub use request::from_json;
+pub use text::{MAX_POOLS, MAX_TEXT_CHARS, parse_text};
+
+/// Most GPUs that are planned for.
+pub const MAX_GPUS: u64 = 999_999;

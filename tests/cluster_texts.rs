@@ -1,0 +1,181 @@
+//! Ways in which people write a cluster, each with its full meaning or the question that it must raise.
+
+use shardwise::catalogue::hardware::catalogue;
+use shardwise::ingest::cluster::{ClusterErrorKind, parse_text};
+use shardwise::planner::hardware::Cluster;
+
+/// What a text must mean.
+enum Means {
+    /// Pools as `nodes x gpus_per_node gpu | intra/island | inter`, and the names of what was assumed.
+    Pools(&'static [&'static str], &'static [&'static str]),
+    /// A question whose candidates contain these.
+    Asks(&'static [&'static str]),
+    Unknown(&'static [&'static str]),
+    NoGpus,
+    TooMany,
+}
+use Means::{Asks, NoGpus, Pools, TooMany, Unknown};
+
+fn shown(cluster: &Cluster) -> Vec<String> {
+    cluster
+        .pools
+        .iter()
+        .map(|p| {
+            format!(
+                "{}x{} {} | {}/{} | {}",
+                p.nodes, p.gpus_per_node, p.gpu.key, p.intra_link.key, p.island_gpus, p.inter_link.key
+            )
+        })
+        .collect()
+}
+
+fn check(text: &str, means: &Means) -> Result<(), String> {
+    let read = parse_text(text, catalogue());
+    let fail = |why: String| Err(format!("{text:?}: {why}"));
+    match (means, read) {
+        (Pools(pools, assumed), Ok(cluster)) => {
+            let got = shown(&cluster);
+            if got != *pools {
+                return fail(format!("\n  wanted {pools:?}\n  got    {got:?}"));
+            }
+            let names: Vec<&str> = cluster.assumed.iter().map(|a| a.name.as_str()).collect();
+            for name in *assumed {
+                if !names.contains(name) {
+                    return fail(format!("`{name}` is not among the assumptions {names:?}"));
+                }
+            }
+            Ok(())
+        }
+        (Asks(wanted), Err(e)) if e.kind == ClusterErrorKind::Ambiguous => {
+            match wanted.iter().find(|w| !e.candidates.iter().any(|c| c.contains(**w))) {
+                Some(w) => fail(format!("{w:?} is not among {:?}", e.candidates)),
+                None => Ok(()),
+            }
+        }
+        (Unknown(wanted), Err(e)) if e.kind == ClusterErrorKind::UnknownGpu => {
+            match wanted
+                .iter()
+                .find(|w| !e.candidates.iter().any(|c| c.contains(**w)) && !e.message.contains(**w))
+            {
+                Some(w) => fail(format!("{w:?} is not in {e:?}")),
+                None => Ok(()),
+            }
+        }
+        (NoGpus, Err(e)) if e.kind == ClusterErrorKind::NoGpus => Ok(()),
+        (TooMany, Err(e)) if e.kind == ClusterErrorKind::TooManyGpus => Ok(()),
+        (_, Ok(cluster)) => fail(format!("read as {:?}", shown(&cluster))),
+        (_, Err(e)) => fail(format!("{:?}: {e} {:?}", e.kind, e.candidates)),
+    }
+}
+
+const H100: &str = "1x8 h100-sxm5-80gb | nvlink4/8 | infiniband-ndr";
+const H100_2: &str = "2x8 h100-sxm5-80gb | nvlink4/8 | infiniband-ndr";
+const H200: &str = "1x8 h200-sxm-141gb | nvlink4/8 | infiniband-ndr";
+const H200_2: &str = "2x8 h200-sxm-141gb | nvlink4/8 | infiniband-ndr";
+const H20_2: &str = "2x8 h20-96gb | nvlink4/8 | infiniband-ndr";
+const A100: &str = "1x8 a100-sxm4-80gb | nvlink3/8 | infiniband-hdr";
+const MI300X: &str = "1x8 mi300x | xgmi3/8 | roce-400";
+const RACK: &str = "18x4 gb200-186gb | nvlink5-nvl72/72 | infiniband-ndr";
+
+const TABLE: &[(&str, Means)] = &[
+    ("16 H100s", Pools(&[H100_2], &["nodes", "gpus_per_node", "intra_link", "inter_link", "form_factor"])),
+    ("16 H100s, 8 a node, NVLink inside, InfiniBand between", Pools(&[H100_2], &["form_factor"])),
+    ("2x8xH100", Pools(&[H100_2], &["intra_link", "inter_link"])),
+    ("2x8x MI300X-192GB", Pools(&["2x8 mi300x | xgmi3/8 | roce-400"], &[])),
+    ("8×H100-80GB SXM", Pools(&[H100], &[])),
+    ("8xH100", Pools(&[H100], &["form_factor"])),
+    ("H100x8", Pools(&[H100], &[])),
+    ("H100:8", Pools(&[H100], &["nodes"])),
+    ("A100:80GB:8", Pools(&[A100], &[])),
+    ("A100-80GB:8", Pools(&[A100], &["form_factor"])),
+    ("24GB..40GB:2", Asks(&["a100-sxm4-40gb", "rtx-4090", "rtx-5090"])),
+    ("gpu:h100:8", Pools(&[H100], &["nodes"])),
+    ("gres/gpu:h100=8", Pools(&[H100], &["nodes"])),
+    ("--gres=gpu:a100:4 -N 2", Pools(&["2x4 a100-sxm4-80gb | nvlink3/4 | infiniband-hdr"], &["gpu_memory"])),
+    ("--gpus-per-node=8 --nodes=4", Asks(&["4 nodes x 8 H100"])),
+    ("nvidia.com/gpu: 8", Asks(&["8 H100"])),
+    ("4x p5.48xlarge", Pools(&["4x8 h100-sxm5-80gb | nvlink4/8 | efa-v2"], &[])),
+    ("p5.48xlarge x2", Pools(&["2x8 h100-sxm5-80gb | nvlink4/8 | efa-v2"], &[])),
+    ("p5", Asks(&["p5.48xlarge", "p5.4xlarge"])),
+    ("2 p5en.48xlarge", Pools(&["2x8 h200-sxm-141gb | nvlink4/8 | efa-v3"], &[])),
+    ("p4de.24xlarge", Pools(&["1x8 a100-sxm4-80gb | nvlink3/8 | efa-v1"], &["nodes"])),
+    ("g6e.48xlarge", Pools(&["1x8 l40s | pcie4/8 | efa-100"], &[])),
+    ("g7e.24xlarge", Pools(&["1x4 rtx-pro-6000-server | pcie5/4 | efa-400"], &[])),
+    ("a3-megagpu-8g", Pools(&["1x8 h100-sxm5-80gb | nvlink4/8 | gpudirect-tcpxo"], &[])),
+    ("2 a3-ultragpu-8g", Pools(&["2x8 h200-sxm-141gb | nvlink4/8 | roce-400"], &[])),
+    ("a2-ultragpu-4g", Pools(&["1x4 a100-sxm4-80gb | nvlink3/4 | infiniband-hdr"], &[])),
+    ("Standard_ND96isr_H100_v5", Pools(&[H100], &[])),
+    ("2x ND H200 v5", Pools(&[H200_2], &[])),
+    ("BM.GPU.H100.8", Pools(&["1x8 h100-sxm5-80gb | nvlink4/8 | roce-400"], &[])),
+    ("BM.GPU.B4.8", Pools(&["1x8 a100-sxm4-40gb | nvlink3/8 | roce-200"], &[])),
+    ("gpu_8x_a100_80gb_sxm4", Pools(&[A100], &[])),
+    ("1 DGX H200", Pools(&[H200], &[])),
+    ("DGX H100 x4", Pools(&["4x8 h100-sxm5-80gb | nvlink4/8 | infiniband-ndr"], &[])),
+    ("two 8xA100-40 nodes", Pools(&["2x8 a100-sxm4-40gb | nvlink3/8 | infiniband-hdr"], &[])),
+    ("a DGX", Asks(&["DGX H100", "DGX B200"])),
+    ("one HGX B200 box", Pools(&["1x8 b200-sxm-180gb | nvlink5/8 | infiniband-ndr"], &[])),
+    ("SuperPOD SU", Pools(&["32x8 h100-sxm5-80gb | nvlink4/8 | infiniband-ndr"], &["nodes", "node_type"])),
+    ("half a DGX A100", Pools(&["1x4 a100-sxm4-80gb | nvlink3/8 | infiniband-hdr"], &["gpu_memory"])),
+    ("72 GB200", Pools(&[RACK], &["count"])),
+    ("1 GB200 NVL72", Pools(&[RACK], &[])),
+    ("36 GB200", Pools(&["9x4 gb200-186gb | nvlink5-nvl72/72 | infiniband-ndr"], &["count"])),
+    ("4x GB200", Pools(&["1x4 gb200-186gb | nvlink5-nvl72/72 | infiniband-ndr"], &["count"])),
+    ("18 GB200 trays", Pools(&[RACK], &[])),
+    ("NVL36", Pools(&["9x4 gb200-186gb | nvlink5-nvl72/36 | infiniband-ndr"], &["gpu"])),
+    ("2 racks of GB300", Pools(&["36x4 gb300-288gb | nvlink5-nvl72/72 | infiniband-xdr"], &[])),
+    ("16 GPUs(H20)", Asks(&["H20 96GB", "H20-3e 141GB"])),
+    ("2nodes(each with 8xH20)", Pools(&[H20_2], &["gpu_memory"])),
+    ("2*8*H20", Pools(&[H20_2], &["gpu_memory"])),
+    ("16卡H800", Pools(&["2x8 h800-sxm5-80gb | nvlink4-nv8/8 | infiniband-ndr"], &["nodes"])),
+    ("8*A800", Pools(&["1x8 a800-sxm4-80gb | nvlink3-nv8/8 | infiniband-hdr"], &[])),
+    ("H100 NVL x2", Pools(&["1x2 h100-nvl-94gb | nvlink4-bridge/2 | ethernet-100"], &["intra_link"])),
+    ("4x H100 PCIe", Pools(&["1x4 h100-pcie-80gb | pcie5/4 | ethernet-100"], &["intra_link"])),
+    ("4xL40S", Pools(&["1x4 l40s | pcie4/4 | roce-400"], &[])),
+    (
+        "8x RTX Pro 6000 Blackwell Server Edition",
+        Pools(&["1x8 rtx-pro-6000-server | pcie5/8 | roce-400"], &[]),
+    ),
+    ("rtx 6000", Asks(&["RTX 6000 Ada", "RTX PRO 6000"])),
+    ("2x 5090", Pools(&["1x2 rtx-5090 | pcie5/2 | ethernet-10"], &["intra_link"])),
+    ("4 3090s with nvlink bridges", Pools(&["1x4 rtx-3090 | nvlink3-bridge-nv4/2 | ethernet-10"], &[])),
+    ("dual 4090", Pools(&["1x2 rtx-4090 | pcie4/2 | ethernet-10"], &[])),
+    ("2 DGX Sparks", Pools(&["2x1 gb10 | pcie5/1 | roce-200"], &[])),
+    ("8 MI300X", Pools(&[MI300X], &[])),
+    ("4 of the 8 MI300X", Pools(&["1x4 mi300x | xgmi3/4 | roce-400"], &[])),
+    ("Gaudi3 x8", Pools(&["1x8 gaudi3 | gaudi3-roce/8 | roce-200"], &[])),
+    ("v5p-128", Asks(&["64 TPU v5p"])),
+    ("tpu v6e-8", Pools(&["1x8 tpu-v6e | ici-v6e/8 | ethernet-100"], &[])),
+    ("8 H100 + 8 A100", Pools(&[H100, A100], &["gpu_memory"])),
+    ("6 H100", Pools(&["1x6 h100-sxm5-80gb | nvlink4/6 | infiniband-ndr"], &["gpus_per_node"])),
+    ("12 H100s", Asks(&["2x6 H100", "3x4 H100"])),
+    ("100 H100", Pools(&["12x8 h100-sxm5-80gb | nvlink4/8 | infiniband-ndr"], &["nodes"])),
+    ("640GB of H100", Pools(&[H100], &["count"])),
+    ("2 nodes", Asks(&["2 nodes x 8 H100"])),
+    ("H100", Pools(&["1x1 h100-sxm5-80gb | nvlink4/1 | infiniband-ndr"], &["count"])),
+    ("0 H100", NoGpus),
+    ("-8 H100", NoGpus),
+    ("1e6 H100", TooMany),
+    ("H1OO (letter O)", Unknown(&["H100"])),
+    ("h100s x sixteen", Pools(&[H100_2], &[])),
+    ("sixteen H100s", Pools(&[H100_2], &[])),
+    ("a couple of A100s", Pools(&["1x2 a100-sxm4-80gb | nvlink3/2 | infiniband-hdr"], &["gpu_memory"])),
+    ("some H200", Asks(&["8 H200"])),
+    ("what fits on 16 H100s", Pools(&[H100_2], &[])),
+    ("can we run Llama 70B on 4xA100 80?", Pools(&["1x4 a100-sxm4-80gb | nvlink3/4 | infiniband-hdr"], &[])),
+    ("H100 SXM5 80GB x 8 (NDR400 IB)", Pools(&[H100], &[])),
+    ("8x NVIDIA-H100-80GB-HBM3", Pools(&[H100], &[])),
+    ("NVIDIA GH200 480GB", Pools(&["1x1 gh200-96gb | nvlink4/1 | infiniband-ndr"], &["count"])),
+    ("8 x B100", Unknown(&["B100"])),
+    ("B300 8-GPU, 270GB", Pools(&["1x8 b300-sxm-288gb | nvlink5/8 | infiniband-xdr"], &[])),
+    ("<https://x&#124;16 H100s>", Pools(&[H100_2], &[])),
+    ("16&nbsp;H100s", Pools(&[H100_2], &[])),
+    ("16\u{a0}H100s", Pools(&[H100_2], &[])),
+    ("“16” H100s", Pools(&[H100_2], &[])),
+    ("@planner 16 H100s", Pools(&[H100_2], &[])),
+];
+
+#[test]
+fn every_row_of_the_table() {
+    let faults: Vec<String> = TABLE.iter().filter_map(|(text, means)| check(text, means).err()).collect();
+    assert!(faults.is_empty(), "{} of {} rows:\n{}", faults.len(), TABLE.len(), faults.join("\n"));
+}
