@@ -99,8 +99,16 @@ pub struct UnknownEngine {
 }
 
 /// Every engine, newest version first within a name.
-static ENGINES: &[&dyn EngineRules] =
-    &[&vllm::V0_33, &vllm::V0_24, &vllm::V0_21, &vllm::V0_20, &vllm::V0_12, &vllm::V0_10, &vllm::V0_6];
+static ENGINES: &[&dyn EngineRules] = &[
+    &vllm::V0_33,
+    &vllm::V0_24,
+    &vllm::V0_21,
+    &vllm::V0_20_1,
+    &vllm::V0_20,
+    &vllm::V0_12,
+    &vllm::V0_10,
+    &vllm::V0_6,
+];
 
 /// Every known set of rules as (name, version), newest first within a name.
 pub fn known() -> impl Iterator<Item = (&'static str, &'static str)> {
