@@ -272,11 +272,11 @@ pub fn read<'c>(context: &Context<'c>) -> Option<Body<'c>> {
         for norm in style.norms {
             layer.layer_norm(norm, base.hidden, style.norm_bias);
         }
-        if !style.transformers {
-            rope_buffer(
-                &mut layer,
-                if matches!(reach, Reach::Sliding { .. }) { local_rope } else { full_rope },
-            );
+        let rope = if matches!(reach, Reach::Sliding { .. }) { local_rope } else { full_rope };
+        if style.transformers {
+            inverse_frequencies(&mut layer, rope);
+        } else {
+            rope_buffer(&mut layer, rope);
         }
         if context.architecture.starts_with("Gemma") {
             // the factor on token vectors, one number

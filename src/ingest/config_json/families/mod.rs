@@ -17,6 +17,9 @@ use super::reader::{Config, MAX_LAYERS, MAX_POSITIONS};
 use crate::planner::model::ledger::{Part, Role, Stages};
 use crate::planner::model::{ClassLimits, Experts};
 
+/// The names under which files keep the number of decoder layers.
+pub const LAYER_COUNT: &[&str] = &["num_hidden_layers", "n_layer", "n_layers", "num_layers"];
+
 /// What a family needs to read.
 pub struct Context<'c> {
     /// First entry of `architectures`.
@@ -59,9 +62,14 @@ pub fn read<'c>(context: &Context<'c>) -> Option<Body<'c>> {
 impl<'c> Context<'c> {
     /// Decoder layers.
     pub fn layers(&self) -> usize {
-        let layers =
-            self.config.size_within(&["num_hidden_layers", "n_layer", "n_layers", "num_layers"], MAX_LAYERS);
+        let layers = self.config.size_within(LAYER_COUNT, MAX_LAYERS);
         usize::try_from(layers).unwrap_or(1)
+    }
+
+    /// Decoder layers where the file says so, without a fault where it does not.
+    pub fn layers_if_given(&self) -> usize {
+        let value = self.config.value(LAYER_COUNT).and_then(|(value, _)| value.as_u64()).unwrap_or(0);
+        usize::try_from(value.min(MAX_LAYERS)).unwrap_or(0)
     }
 
     pub fn hidden(&self) -> u64 {

@@ -3,7 +3,6 @@
 use super::super::build::{Experts as Stacked, Layer, Stack};
 use super::dense::{EVERYWHERE, Windows, layer_types, name_layer, reaches};
 use super::{Attention, Body, Context, FinalNorm, QkNorm, Rope, rope_buffer};
-use crate::planner::model::cache::Reach;
 use crate::planner::model::dtype::Dtype;
 use crate::planner::model::ledger::{Part, Role, Sharing};
 use crate::planner::model::{ClassLimits, Experts};
@@ -134,11 +133,6 @@ fn plain_mixture(experts: Stacked) -> Mixture {
     }
 }
 
-/// Layers from `first` on.
-fn from(first: u64, layers: usize) -> Vec<bool> {
-    (0..layers).map(|i| u64::try_from(i).unwrap_or(u64::MAX) >= first).collect()
-}
-
 /// Layers with experts by `decoder_sparse_step` and `mlp_only_layers` (Qwen).
 pub fn by_step(context: &Context<'_>, layers: usize) -> Vec<bool> {
     let config = context.config;
@@ -176,7 +170,7 @@ pub fn by_list(context: &Context<'_>, layers: usize) -> Vec<bool> {
 impl Style {
     fn of(context: &Context<'_>) -> Option<Self> {
         let config = context.config;
-        let layers = context.layers();
+        let layers = context.layers_if_given();
         let within = ClassLimits { ranks_within_experts: true, ..ClassLimits::default() };
         let base = |mixture: Mixture| Self {
             windows: Windows::Listed,

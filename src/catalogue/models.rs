@@ -1,0 +1,281 @@
+//! The models that people deploy: real config.json files, found by id or by a plain name.
+//!
+//! `data/models/index.json` holds what a list needs; a model's own file is unpacked only when it is asked for.
+//! Adding a model is one file in `data/models/configs` and one line in the index.
+
+use std::io::Read;
+
+use serde_json::{Map, Value};
+
+use crate::ingest::config_json::{self, ConfigError, ReadModel, WhatIf};
+use crate::ingest::fields::nearest;
+
+/// The packed bodies.
+static ARCHIVE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/models.bin"));
+/// What the index says of each model, in order of id.
+static MODELS: &[CatalogueModel] = include!(concat!(env!("OUT_DIR"), "/models.rs"));
+
+/// One model of the catalogue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CatalogueModel {
+    /// Hub id.
+    pub id: &'static str,
+    /// Plain names that mean this model.
+    pub aliases: &'static [&'static str],
+    /// The house or line it belongs to, e.g. `Llama`.
+    pub family: &'static str,
+    pub architecture: &'static str,
+    /// Distinct parameters, vision towers included; as the reader counts them.
+    pub parameters: u64,
+    pub active_parameters: u64,
+    pub context_length: u64,
+    /// How its weights are stored, e.g. `bf16`, `fp8 block 128x128`.
+    pub quantization: &'static str,
+    /// Month of release, `2024-07`.
+    pub released: Option<&'static str>,
+    pub licence: Option<&'static str>,
+    /// True when the hub asks for consent before a download.
+    pub gated: bool,
+    /// The model that this one is a quantised form of.
+    pub base: Option<&'static str>,
+    /// The model whose configuration stands for this one: every size is the same (but for [`CatalogueModel::note`]).
+    pub same_shape_as: Option<&'static str>,
+    /// Bytes of the checkpoint on disk, where published.
+    pub checkpoint_bytes: Option<u64>,
+    /// Where the configuration comes from.
+    pub source: &'static str,
+    /// Keys in which it differs from the shared file, as JSON.
+    overrides: Option<&'static str>,
+    body: (usize, usize),
+    side: Option<(usize, usize)>,
+}
+
+/// No model of the catalogue goes by this name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no model of the catalogue goes by `{query}`{}", did_you_mean(.suggestions))]
+pub struct NotFound {
+    /// What was asked for, shortened.
+    pub query: String,
+    /// Ids that may have been meant, best first.
+    pub suggestions: Vec<&'static str>,
+}
+
+fn did_you_mean(suggestions: &[&str]) -> String {
+    if suggestions.is_empty() { String::new() } else { format!("; did you mean {}?", suggestions.join(", ")) }
+}
+
+/// Every model, in order of id.
+#[must_use]
+pub fn all() -> &'static [CatalogueModel] {
+    MODELS
+}
+
+/// Longest name that is looked up.
+const MAX_QUERY: usize = 200;
+
+/// Find a model by its id (in any case), by one of its plain names, or by the name part of its id with the
+/// usual endings left out. A name that fits several models of different shape is not guessed.
+///
+/// # Errors
+/// [`NotFound`] with the nearest ids.
+pub fn find(query: &str) -> Result<&'static CatalogueModel, NotFound> {
+    let asked = query.trim();
+    let shortened: String = asked.chars().take(MAX_QUERY).collect();
+    if asked.is_empty() || asked.len() > MAX_QUERY {
+        return Err(NotFound { query: shortened, suggestions: Vec::new() });
+    }
+    if let Some(model) = MODELS.iter().find(|model| model.id.eq_ignore_ascii_case(asked)) {
+        return Ok(model);
+    }
+    let words = words(asked);
+    let has_organisation = asked.contains('/');
+    let by_alias = |model: &&CatalogueModel| model.aliases.iter().any(|alias| self::words(alias) == words);
+    let by_name = |model: &&CatalogueModel| self::words(name_of(model.id)) == words;
+    let by_stem = |model: &&CatalogueModel| stem(&self::words(name_of(model.id))) == stem(&words);
+    if !has_organisation {
+        if let Some(model) = MODELS.iter().find(by_alias).or_else(|| MODELS.iter().find(by_name)) {
+            return Ok(model);
+        }
+        let fitting: Vec<&CatalogueModel> = MODELS.iter().filter(by_stem).collect();
+        if let Some(model) = preferred(&fitting) {
+            return Ok(model);
+        }
+    }
+    Err(NotFound { query: shortened, suggestions: suggestions(asked, &words) })
+}
+
+/// The part of an id after the organisation.
+fn name_of(id: &str) -> &str {
+    id.rsplit('/').next().unwrap_or(id)
+}
+
+/// A name as lower-case words: letters and digits, with the points of versions.
+fn words(text: &str) -> Vec<String> {
+    text.to_lowercase()
+        .split(|c: char| !(c.is_alphanumeric() || c == '.'))
+        .filter(|word| !word.is_empty())
+        .map(ToOwned::to_owned)
+        .collect()
+}
+
+/// Words that do not change what a model is made of.
+const ENDINGS: [&str; 9] = ["instruct", "it", "chat", "hf", "meta", "base", "thinking", "pt", "v0.1"];
+
+/// The words without endings, and with a joined version split: `llama3.1` is `llama 3.1`.
+fn stem(words: &[String]) -> Vec<String> {
+    let mut out = Vec::with_capacity(words.len());
+    for word in words.iter().filter(|word| !ENDINGS.contains(&word.as_str())) {
+        let letters = word.chars().take_while(|c| c.is_alphabetic()).count();
+        let (name, version) = word.split_at(letters);
+        // sizes like `a3b` and `e2b` stay whole
+        if name.len() > 2 && !version.is_empty() && version.chars().all(|c| c.is_ascii_digit() || c == '.') {
+            out.push(name.to_owned());
+            out.push(version.to_owned());
+        } else {
+            out.push(word.clone());
+        }
+    }
+    out
+}
+
+/// The one that people mean among models of one shape: tuned for instructions rather than not, the later one; `None` when
+/// their sizes differ.
+fn preferred(fitting: &[&'static CatalogueModel]) -> Option<&'static CatalogueModel> {
+    let first = fitting.first()?;
+    if fitting.iter().any(|m| m.parameters != first.parameters || m.quantization != first.quantization) {
+        return None;
+    }
+    let tuned = |model: &CatalogueModel| {
+        words(name_of(model.id)).iter().any(|word| matches!(word.as_str(), "instruct" | "it" | "chat"))
+    };
+    fitting.iter().copied().max_by_key(|model| (tuned(model), model.released))
+}
+
+/// Ids that may have been meant: those that share the most words, then the nearest by spelling.
+fn suggestions(asked: &str, words: &[String]) -> Vec<&'static str> {
+    let asked_stem = stem(words);
+    let mut scored: Vec<(usize, &'static CatalogueModel)> = MODELS
+        .iter()
+        .map(|model| {
+            let own = stem(&self::words(name_of(model.id)));
+            (asked_stem.iter().filter(|word| own.contains(word)).count(), model)
+        })
+        .filter(|(shared, _)| *shared > 0 && *shared * 2 >= asked_stem.len())
+        .collect();
+    scored.sort_by_key(|(shared, model)| (usize::MAX - shared, model.id.len(), model.id));
+    let mut out: Vec<&'static str> = scored.into_iter().map(|(_, model)| model.id).take(5).collect();
+    if out.is_empty() {
+        let names: Vec<&'static str> = MODELS.iter().map(|model| name_of(model.id)).collect();
+        if let Some(name) = nearest(name_of(asked), &names) {
+            out.extend(MODELS.iter().filter(|model| name_of(model.id) == name).map(|model| model.id));
+        }
+    }
+    out
+}
+
+impl CatalogueModel {
+    /// The config.json, with the keys in which this model differs from the file it shares.
+    #[must_use]
+    pub fn config(&self) -> Value {
+        let mut config = unpack(self.body);
+        let overrides = self.overrides.and_then(|text| serde_json::from_str::<Map<String, Value>>(text).ok());
+        if let (Value::Object(config), Some(overrides)) = (&mut config, overrides) {
+            config.extend(overrides);
+        }
+        config
+    }
+
+    /// The content of ModelOpt's side file, for checkpoints that have one.
+    #[must_use]
+    pub fn side_quantization(&self) -> Option<Value> {
+        self.side.map(unpack)
+    }
+
+    /// The model as read from its configuration.
+    ///
+    /// # Errors
+    /// What the reader does not know of it.
+    pub fn read(&self) -> Result<ReadModel, ConfigError> {
+        self.read_as(WhatIf::default())
+    }
+
+    /// The model, changed as the caller asks.
+    ///
+    /// # Errors
+    /// As [`CatalogueModel::read`], and for names that are not known.
+    pub fn read_as(&self, what_if: WhatIf<'_>) -> Result<ReadModel, ConfigError> {
+        let mut read = config_json::read_as(self.id, &self.config(), self.side_quantization().as_ref(), what_if)?;
+        read.spec.notes.extend(self.note());
+        Ok(read)
+    }
+
+    /// The core's view of the model.
+    ///
+    /// # Errors
+    /// As [`CatalogueModel::read`].
+    pub fn spec(&self) -> Result<crate::planner::model::ModelSpec, ConfigError> {
+        self.read().map(|read| read.spec)
+    }
+
+    /// What a reader should know when another model's file stands for this one.
+    #[must_use]
+    pub fn note(&self) -> Option<String> {
+        let shared = self.same_shape_as?;
+        let differing = self.overrides.map_or_else(String::new, |keys| format!(", except {keys}"));
+        Some(format!("read from the configuration of {shared}, which has the same shape{differing}"))
+    }
+}
+
+/// One packed JSON text. The archive is made by the build from files that a test reads, so a failure is a null value.
+fn unpack((offset, length): (usize, usize)) -> Value {
+    let Some(packed) = offset.checked_add(length).and_then(|end| ARCHIVE.get(offset..end)) else {
+        return Value::Null;
+    };
+    let mut text = String::new();
+    let read = flate2::read::DeflateDecoder::new(packed).read_to_string(&mut text);
+    read.ok().and_then(|_| config_json::parse(&text).ok()).unwrap_or(Value::Null)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_names_find_models() {
+        for (query, id) in [
+            ("meta-llama/Llama-3.1-70B", "meta-llama/Llama-3.1-70B"),
+            ("META-LLAMA/llama-3.1-70b-INSTRUCT", "meta-llama/Llama-3.1-70B-Instruct"),
+            ("llama-3.1-70b", "meta-llama/Llama-3.1-70B-Instruct"),
+            ("llama 70b", "meta-llama/Llama-3.3-70B-Instruct"),
+            ("llama3.1 8b", "meta-llama/Llama-3.1-8B-Instruct"),
+            ("Llama 3 8B", "meta-llama/Meta-Llama-3-8B"),
+            ("r1", "deepseek-ai/DeepSeek-R1"),
+            ("DeepSeek R1", "deepseek-ai/DeepSeek-R1"),
+            ("qwen3-32b", "Qwen/Qwen3-32B"),
+            ("qwen3 32b fp8", "Qwen/Qwen3-32B-FP8"),
+            ("gpt-oss-120b", "openai/gpt-oss-120b"),
+            ("mixtral-8x7b", "mistralai/Mixtral-8x7B-v0.1"),
+            ("meta-llama/Llama-3.1-405B", "meta-llama/Llama-3.1-405B"),
+            ("Qwen/Qwen3-32B", "Qwen/Qwen3-32B"),
+            ("deepseek-ai/DeepSeek-V3", "deepseek-ai/DeepSeek-V3"),
+            ("meta-llama/Meta-Llama-3-70B", "meta-llama/Meta-Llama-3-70B"),
+            ("meta-llama/Meta-Llama-3-8B", "meta-llama/Meta-Llama-3-8B"),
+        ] {
+            assert_eq!(find(query).map(|model| model.id), Ok(id), "{query}");
+        }
+    }
+
+    #[test]
+    fn a_typo_gets_suggestions() {
+        for (query, meant) in [
+            ("Qwen/Qwen3-23B", "Qwen/Qwen3-32B"),
+            ("deepsek-r1", "deepseek-ai/DeepSeek-R1"),
+            ("meta-llama/Llama-3.1-70B-Instuct", "meta-llama/Llama-3.1-70B-Instruct"),
+        ] {
+            let suggestions = find(query).map_or_else(|error| error.suggestions, |model| vec![model.id]);
+            assert!(suggestions.contains(&meant), "{query}: {suggestions:?}");
+        }
+        assert!(find("").is_err());
+        assert!(find(&"x".repeat(100_000)).is_err());
+    }
+}

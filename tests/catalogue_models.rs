@@ -1,0 +1,83 @@
+//! Every model of the catalogue is read, and what the index says of it is what the reader finds.
+
+use shardwise::catalogue::models;
+
+/// Architectures that the reader refuses by name.
+const REFUSED: &[&str] = &[
+    "deepseek-ai/DeepSeek-V4-Flash",
+    "deepseek-ai/DeepSeek-V4-Flash-0731",
+    "deepseek-ai/DeepSeek-V4-Pro",
+    "google/gemma-4-26B-A4B",
+    "google/gemma-4-26B-A4B-it",
+    "IEITYuan/Yuan2-2B-hf",
+    "MiniMaxAI/MiniMax-M1-80k",
+    "MiniMaxAI/MiniMax-M3",
+    "nvidia/DeepSeek-V4-Flash-NVFP4",
+    "nvidia/DeepSeek-V4-Pro-NVFP4",
+    "nvidia/Gemma-4-26B-A4B-NVFP4",
+    "nvidia/Gemma-4-31B-IT-NVFP4",
+    "nvidia/Llama-3_1-Nemotron-Ultra-253B-v1",
+    "nvidia/Llama-3_3-Nemotron-Super-49B-v1",
+    "nvidia/Llama-3_3-Nemotron-Super-49B-v1_5",
+    "nvidia/MiniMax-M3-NVFP4",
+    "sgl-project/DeepSeek-V4-Flash-FP8",
+    "sgl-project/DeepSeek-V4-Pro-FP8",
+    "stepfun-ai/Step-3.7-Flash",
+    "stepfun-ai/Step-3.7-Flash-FP8",
+    "tencent/Hunyuan-A13B-Instruct",
+    "XiaomiMiMo/MiMo-V2-Flash",
+];
+
+#[test]
+fn the_index_says_what_the_reader_finds() {
+    assert!(models::all().len() >= 150, "{} models", models::all().len());
+    let mut faults = Vec::new();
+    for model in models::all() {
+        match model.spec() {
+            Ok(spec) => {
+                let found = (
+                    spec.architecture.as_str(),
+                    spec.parameters(),
+                    spec.active_parameters(),
+                    spec.context_length,
+                    spec.quantization.as_str(),
+                );
+                let said = (
+                    model.architecture,
+                    model.parameters,
+                    model.active_parameters,
+                    model.context_length,
+                    model.quantization,
+                );
+                if found != said {
+                    faults.push(format!("{}: found {found:?}, the index says {said:?}", model.id));
+                }
+                assert!(spec.weights_bytes().get() > 0, "{}", model.id);
+            }
+            Err(error) if REFUSED.contains(&model.id) => drop(error),
+            Err(error) => faults.push(format!("{}: {error}", model.id)),
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn bases_and_shared_shapes_are_models_of_the_catalogue() {
+    let known = |id: &str| models::all().iter().any(|model| model.id == id);
+    for model in models::all() {
+        for other in [model.base, model.same_shape_as].into_iter().flatten() {
+            assert!(known(other), "{} points to {other}", model.id);
+        }
+        assert_eq!(models::find(model.id).map(|found| found.id), Ok(model.id));
+    }
+}
+
+#[test]
+fn no_two_models_share_an_alias() {
+    let mut seen = std::collections::BTreeMap::new();
+    for model in models::all() {
+        for alias in model.aliases {
+            assert_eq!(seen.insert(*alias, model.id), None, "{alias}");
+        }
+    }
+}
