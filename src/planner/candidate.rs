@@ -3,6 +3,7 @@
 use super::input::{LatencyModel, PlanInput};
 use super::latency::load::stage_loads;
 use super::latency::{LatencyInput, Timing, roofline};
+use super::layout::Shape;
 use super::ranking::Standing;
 use super::replica::{Ground, Replica};
 use super::units::{Bytes, Tokens};
@@ -54,24 +55,8 @@ impl Ground<'_> {
         let sequences_at_context = replica.cache.sequences_at(replica.capacity.blocks, self.context());
         let room = whole(sequences_at_context).min(self.settings.max_num_seqs).saturating_mul(caches);
         let concurrency = asked.min(room).max(1);
-        let stages = stage_loads(&self.input.model, &replica);
-        let all_reduces_per_pass =
-            if shape.tp > 1 { 2.0 * self.input.model.layers.len() as f64 } else { 0.0 };
-        let latency = LatencyInput {
-            shape: &replica.shape,
-            stages: &stages,
-            hidden_size: self.input.model.hidden_size as f64,
-            all_reduces_per_pass,
-            batch: (concurrency as f64 / caches as f64).max(1.0),
-            input_tokens: self.input.workload.input_tokens as f64,
-            context_tokens: self.context().as_f64(),
-            chunk_tokens: self.settings.max_num_batched_tokens as f64,
-        };
-        let timing = match self.input.latency_model {
-            LatencyModel::Roofline | LatencyModel::Calibrated => {
-                roofline::estimate(&latency, &self.constants(&replica))
-            }
-        };
+        let all_reduces_per_pass = self.all_reduces_per_pass(&shape);
+        let timing = self.timing(&replica, caches, concurrency);
         let tpot_s = timing.decode.total_s();
         let tokens_per_s = concurrency as f64 / tpot_s;
         let request_s = timing.ttft_s + self.input.workload.output_tokens.saturating_sub(1) as f64 * tpot_s;
@@ -103,6 +88,32 @@ impl Ground<'_> {
             standing,
             replica,
         }
+    }
+
+    /// How fast a replica is while `caches` engine caches hold `concurrency` sequences together.
+    #[must_use]
+    pub fn timing(&self, replica: &Replica, caches: u64, concurrency: u64) -> Timing {
+        let stages = stage_loads(&self.input.model, replica);
+        let latency = LatencyInput {
+            shape: &replica.shape,
+            stages: &stages,
+            hidden_size: self.input.model.hidden_size as f64,
+            all_reduces_per_pass: self.all_reduces_per_pass(&replica.shape),
+            batch: (concurrency as f64 / caches as f64).max(1.0),
+            input_tokens: self.input.workload.input_tokens as f64,
+            context_tokens: self.context().as_f64(),
+            chunk_tokens: self.settings.max_num_batched_tokens as f64,
+        };
+        match self.input.latency_model {
+            LatencyModel::Roofline | LatencyModel::Calibrated => {
+                roofline::estimate(&latency, &self.constants(replica))
+            }
+        }
+    }
+
+    /// Two for each layer: after attention and after the feed-forward.
+    fn all_reduces_per_pass(&self, shape: &Shape) -> f64 {
+        if shape.tp > 1 { 2.0 * self.input.model.layers.len() as f64 } else { 0.0 }
     }
 
     /// Price of one GPU: the caller's, or the pool's.

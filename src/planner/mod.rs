@@ -26,6 +26,7 @@ pub mod candidate;
 pub mod constants;
 pub mod engine;
 pub mod estimate;
+pub mod fit;
 pub mod fleet;
 pub mod formula;
 pub mod hardware;
@@ -39,6 +40,9 @@ pub mod ranking;
 pub mod replica;
 pub mod search;
 pub mod show;
+pub mod sizing;
+pub mod smallest;
+pub mod sweep;
 pub mod units;
 
 use input::PlanInput;

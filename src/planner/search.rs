@@ -178,7 +178,9 @@ fn replica_counts(ground: &Ground<'_>, most: u64) -> Vec<u64> {
     }
 }
 
-fn bounds(ground: &Ground<'_>) -> Bounds {
+/// What the enumeration needs to know of a ground.
+#[must_use]
+pub fn bounds(ground: &Ground<'_>) -> Bounds {
     let model = &ground.input.model;
     Bounds {
         gpus: ground.pool.gpus(),
@@ -194,7 +196,8 @@ fn bounds(ground: &Ground<'_>) -> Bounds {
 
 impl Ground<'_> {
     /// A refusal that holds for this TP at every depth and every other size.
-    fn refuses_tp(&self, tp: u64) -> Option<Refusal> {
+    #[must_use]
+    pub fn refuses_tp(&self, tp: u64) -> Option<Refusal> {
         let refusal = self.rules.refuse(&self.input.model, &Shape::new(tp, 1), &self.gpu, &self.settings)?;
         refusal.code.is_about_tp(self.input.model.experts.is_some()).then_some(refusal)
     }
@@ -210,5 +213,15 @@ impl Found<'_> {
             .filter(|c| c.standing.engine == engine)
             .map(|c| c.replica.shape)
             .min_by_key(|s| (s.gpus(), s.pp, s.tp, s.ep, s.dcp))
+    }
+
+    /// The replica with the fewest GPUs that holds a sequence of the asked context.
+    #[must_use]
+    pub fn smallest_that_serves(&self) -> Option<Shape> {
+        self.ranked
+            .iter()
+            .filter(|r| r.candidate.standing.serves)
+            .map(|r| r.candidate.replica.shape)
+            .min_by_key(|s| (s.gpus(), s.pp, s.tp, s.attention_dp, s.ep, s.dcp))
     }
 }
