@@ -8,7 +8,7 @@ mod read;
 mod words;
 
 pub use flags::{Flag, Kind, Meaning, table};
-pub use read::{read, read_words};
+pub use read::{engine_of_image, read, read_command, read_words};
 pub use words::{Command, Word, commands};
 
 use serde::Serialize;

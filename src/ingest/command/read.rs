@@ -17,7 +17,8 @@ pub fn read(text: &str) -> Vec<EngineCommand> {
 }
 
 /// The engine command that a command runs, if it runs one.
-fn read_command(command: &Command) -> Option<EngineCommand> {
+#[must_use]
+pub fn read_command(command: &Command) -> Option<EngineCommand> {
     let start = start(&command.words)?;
     let mut out = read_words(start.engine, command.words.get(start.rest..)?, start.line);
     if let Some(version) = start.version {

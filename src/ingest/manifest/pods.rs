@@ -1,0 +1,181 @@
+//! Containers: what a pod runs.
+
+use super::super::command::{
+    At, EngineCommand, Finding, Severity, Word, engine_of_image, read, read_command,
+};
+use super::{Args, Deployment, Manifest, later};
+use crate::ingest::command::Command;
+use crate::ingest::yaml::Node;
+
+/// Levels of a document that are searched for containers.
+const DEPTH: usize = 12;
+
+/// `LeaderWorkerSet`: groups of `size` pods, of which the leader runs the engine.
+pub(super) fn leader_worker_set(node: &Node, out: &mut Manifest) {
+    out.platform = "leader-worker-set";
+    let Some(template) = node.at(&["spec", "leaderWorkerTemplate"]) else { return };
+    let size = template.get("size").and_then(Node::whole).unwrap_or(1);
+    let replicas = node.at(&["spec", "replicas"]).and_then(Node::whole).unwrap_or(1);
+    let leader = template.get("leaderTemplate").or_else(|| template.get("workerTemplate"));
+    let Some(containers) = leader.and_then(|l| l.at(&["spec", "containers"])) else { return };
+    if template.get("workerTemplate").is_none() {
+        out.findings.push(Finding::at(
+            template.line,
+            Severity::Fail,
+            "worker_template_missing",
+            "a LeaderWorkerSet needs a workerTemplate",
+        ));
+    }
+    let name = name_of(node);
+    for container in containers.items() {
+        if let Some(command) = engine(container, None, &mut out.findings) {
+            out.deployments.push(Deployment {
+                name: name.clone(),
+                role: role_of(&command),
+                command,
+                replicas,
+                pods: size,
+                gpus_per_pod: gpus(container),
+                gpu: None,
+            });
+        }
+    }
+}
+
+/// Any object with pods in it: every container that runs an engine.
+pub(super) fn any(node: &Node, out: &mut Manifest) {
+    let name = name_of(node);
+    walk(node, 1, &name, DEPTH, out);
+}
+
+fn walk(node: &Node, replicas: u64, name: &str, depth: usize, out: &mut Manifest) {
+    if depth == 0 {
+        return;
+    }
+    let replicas = node.get("replicas").and_then(Node::whole).unwrap_or(replicas);
+    if let Some(containers) = node.get("containers") {
+        for container in containers.items() {
+            if let Some(command) = engine(container, None, &mut out.findings) {
+                out.deployments.push(Deployment {
+                    name: name.to_owned(),
+                    role: role_of(&command),
+                    command,
+                    replicas,
+                    pods: 1,
+                    gpus_per_pod: gpus(container),
+                    gpu: None,
+                });
+            }
+        }
+        return;
+    }
+    for (key, child) in node.pairs() {
+        if key != "initContainers" {
+            walk(child, replicas, name, depth - 1, out);
+        }
+    }
+    for child in node.items() {
+        let name = child.get("name").and_then(Node::text).unwrap_or(name);
+        walk(child, replicas, name, depth - 1, out);
+    }
+}
+
+/// The engine that a container runs: by its command, else by its image (or by `fallback`, where the platform knows).
+pub(super) fn engine(
+    container: &Node,
+    fallback: Option<&'static str>,
+    findings: &mut Vec<Finding>,
+) -> Option<EngineCommand> {
+    let image = container.get("image").and_then(Node::text).unwrap_or_default();
+    let of_image = engine_of_image(image);
+    let mut found = script(container).or_else(|| {
+        let mut words = Args::new();
+        words.list(container.get("command"), findings);
+        words.list(container.get("args"), findings);
+        let command = Command { assignments: assignments(container), words: words.0 };
+        read_command(&command).or_else(|| {
+            let engine = of_image.as_ref().map(|(engine, _)| *engine).or(fallback)?;
+            // an image with its own entry point takes bare flags
+            let bare = container.get("command").is_none() || fallback.is_some();
+            let flags = command.words.iter().any(|w| w.text.starts_with('-'));
+            (bare && flags).then(|| super::read_words(engine, &command.words, container.line))
+        })
+    })?;
+    if let Some((engine, Some(version))) = of_image
+        && engine == found.settings.name
+        && found.settings.version.is_empty()
+    {
+        found.settings.version = version;
+    }
+    Some(found)
+}
+
+/// The engine in a shell script: `sh -c "…"`.
+fn script(container: &Node) -> Option<EngineCommand> {
+    let words = || {
+        let of = |key: &str| container.get(key).map(Node::items).unwrap_or_default().iter();
+        of("command").chain(of("args"))
+    };
+    let shell = words().any(|w| matches!(w.text(), Some("-c" | "-lc" | "-ec" | "-xc")));
+    let text =
+        words().filter(|w| shell && w.text().is_some_and(|t| t.contains(char::is_whitespace))).next_back()?;
+    let mut found = read(text.text()?).into_iter().next()?;
+    let first = text.line;
+    found.line = later(found.line, first);
+    for (_, line) in &mut found.lines {
+        *line = later(*line, first);
+    }
+    for finding in &mut found.findings {
+        finding.line = later(finding.line, first);
+    }
+    for at in [&mut found.tp, &mut found.pp, &mut found.data_parallel, &mut found.dcp].into_iter().flatten() {
+        at.line = later(at.line, first);
+    }
+    Some(found)
+}
+
+/// Environment variables that the engine's settings depend on.
+fn assignments(container: &Node) -> Vec<(String, String)> {
+    let of =
+        |item: &Node| Some((item.get("name")?.text()?.to_owned(), item.get("value")?.text()?.to_owned()));
+    container.get("env").map(Node::items).unwrap_or_default().iter().filter_map(of).collect()
+}
+
+/// The value of an environment variable, with its line.
+pub(super) fn variable<'n>(container: &'n Node, name: &str) -> Option<&'n Node> {
+    let env = container.get("env").map(Node::items).unwrap_or_default();
+    env.iter().find(|item| item.get("name").and_then(Node::text) == Some(name))?.get("value")
+}
+
+/// GPUs that a container asks for.
+pub(super) fn gpus(container: &Node) -> Option<At<u64>> {
+    let resources = container.get("resources")?;
+    ["limits", "requests"].into_iter().find_map(|side| {
+        let (_, node) =
+            resources.get(side)?.pairs().iter().find(|(key, _)| {
+                key == "gpu" || key.ends_with("/gpu") || key.starts_with("nvidia.com/mig-")
+            })?;
+        Some(At { value: node.whole()?, line: node.line })
+    })
+}
+
+pub(super) fn name_of(node: &Node) -> String {
+    node.at(&["metadata", "name"]).and_then(Node::text).unwrap_or("deployment").to_owned()
+}
+
+/// The part that an engine plays in a split deployment.
+pub(super) fn role_of(command: &EngineCommand) -> String {
+    match command.role.as_deref() {
+        Some(role @ ("prefill" | "decode")) => role.to_owned(),
+        _ => "both".to_owned(),
+    }
+}
+
+/// Words of a text that stands in one field.
+pub(super) fn words_of(node: &Node) -> Vec<Word> {
+    let mut args = Args::new();
+    if let Some(text) = node.text() {
+        args.shell(text, node.line);
+    }
+    args.0
+}
