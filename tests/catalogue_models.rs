@@ -4,28 +4,13 @@ use shardwise::catalogue::models;
 
 /// Architectures that the reader refuses by name.
 const REFUSED: &[&str] = &[
-    "deepseek-ai/DeepSeek-V4-Flash",
-    "deepseek-ai/DeepSeek-V4-Flash-0731",
-    "deepseek-ai/DeepSeek-V4-Pro",
-    "google/gemma-4-26B-A4B",
-    "google/gemma-4-26B-A4B-it",
     "IEITYuan/Yuan2-2B-hf",
     "MiniMaxAI/MiniMax-M1-80k",
     "MiniMaxAI/MiniMax-M3",
-    "nvidia/DeepSeek-V4-Flash-NVFP4",
-    "nvidia/DeepSeek-V4-Pro-NVFP4",
-    "nvidia/Gemma-4-26B-A4B-NVFP4",
-    "nvidia/Gemma-4-31B-IT-NVFP4",
-    "nvidia/Llama-3_1-Nemotron-Ultra-253B-v1",
-    "nvidia/Llama-3_3-Nemotron-Super-49B-v1",
-    "nvidia/Llama-3_3-Nemotron-Super-49B-v1_5",
     "nvidia/MiniMax-M3-NVFP4",
-    "sgl-project/DeepSeek-V4-Flash-FP8",
-    "sgl-project/DeepSeek-V4-Pro-FP8",
     "stepfun-ai/Step-3.7-Flash",
     "stepfun-ai/Step-3.7-Flash-FP8",
     "tencent/Hunyuan-A13B-Instruct",
-    "XiaomiMiMo/MiMo-V2-Flash",
 ];
 
 #[test]

@@ -8,7 +8,7 @@ use super::quantisation::Quantiser;
 use crate::planner::model::LayerKind;
 use crate::planner::model::cache::LayerCache;
 use crate::planner::model::dtype::Dtype;
-use crate::planner::model::ledger::{Buffer, Part, Role, Sharing, Stages, Tensor};
+use crate::planner::model::ledger::{Buffer, Cut, Part, Role, Sharing, Stages, Tensor};
 use crate::planner::model::storage::Storage;
 
 /// The tensors of one layer, or of what stands before or after the layers.
@@ -177,6 +177,29 @@ impl<'q> Layer<'q> {
     /// A table that is looked up.
     pub fn table(&mut self, role: Role, name: &'static str, rows: Part, cols: Part) {
         self.push(Cow::Borrowed(name), role, &[rows], cols, Storage::plain(self.dtype()), false);
+    }
+
+    /// A table in a given format.
+    pub fn typed_table(&mut self, role: Role, name: &'static str, rows: Part, cols: Part, dtype: Dtype) {
+        self.push(Cow::Borrowed(name), role, &[rows], cols, Storage::plain(dtype), false);
+    }
+
+    /// What was added last holds numbers that the model has elsewhere, or none of its parameters.
+    pub fn duplicate_last(&mut self) {
+        if let Some(tensor) = self.tensors.last_mut() {
+            tensor.is_duplicate = true;
+        }
+    }
+
+    /// Cut the tensors added since `from` in whole blocks of features.
+    pub fn cut_in_blocks(&mut self, from: usize, block: u64) {
+        for tensor in self.tensors.iter_mut().skip(from) {
+            for part in tensor.outputs.iter_mut().chain(std::iter::once(&mut tensor.inputs)) {
+                if let Cut::Units(_) = part.cut {
+                    part.cut = Cut::Blocks(block);
+                }
+            }
+        }
     }
 
     /// A multi-layer perceptron under `name`: `gate_up_proj` (or `up_proj`) and `down_proj`.

@@ -244,6 +244,14 @@ impl Quantiser {
         if self.default_applies { self.default } else { Format::Plain }
     }
 
+    /// Rows of a quantisation block, where the layers are quantised by block.
+    pub const fn block(&self) -> Option<u64> {
+        match self.default {
+            Format::Fp8Block { rows, .. } => Some(rows),
+            _ => None,
+        }
+    }
+
     /// True when the ignore list leaves a whole tower under `prefix` alone: an entry within it, a glob or an expression on it,
     /// or (where names match loosely) its name. An exact entry of the tower's own name matches no layer.
     pub fn leaves_alone(&self, prefix: &str) -> bool {
@@ -307,6 +315,7 @@ pub fn read(config: &Config<'_>, side: Option<&Config<'_>>, dtype: Dtype) -> Dec
         (Some(block), side) => {
             let method = block.text(&["quant_method"]).unwrap_or("");
             match method {
+                "fp8" if config.has(&["hc_mult"]) => deepseek_v4(config, block, dtype),
                 "fp8" if !block.has(&["moe_quant_algo"]) => fp8(block, dtype),
                 "fbgemm_fp8" => listed(
                     Quantiser::uniform(dtype, Format::Fp8Channel { static_input: false }),
@@ -401,6 +410,19 @@ fn fp8(block: &Config<'_>, dtype: Dtype) -> Quantiser {
     };
     let quantiser = Quantiser { cache_scales: (2, 0), ..Quantiser::uniform(dtype, format) };
     listed(quantiser, block, Matching::Exact)
+}
+
+/// DeepSeek-V4: linear layers in fp8 blocks, experts in mxfp4 (then with one-byte scales on the blocks), fp8 or nvfp4.
+fn deepseek_v4(config: &Config<'_>, block: &Config<'_>, dtype: Dtype) -> Quantiser {
+    let fp4 = config.text(&["expert_dtype"]).unwrap_or("fp4") == "fp4";
+    let format = Format::Fp8Block { rows: 128, cols: 128, scale_bytes: if fp4 { 1 } else { 4 } };
+    let experts = match block.text(&["moe_quant_algo"]) {
+        Some(algo) if algo.eq_ignore_ascii_case("NVFP4") => Some(Format::Nvfp4 { group: 16, input_scale: true }),
+        _ if fp4 => Some(Format::Mxfp4),
+        _ => None,
+    };
+    let label = experts.map_or_else(|| format.label(), |experts| format!("{}, {} experts", format.label(), experts.label()));
+    Quantiser { experts, label, alignment: Alignment::TRITON, ..Quantiser::uniform(dtype, format) }
 }
 
 /// GPTQ and AWQ.

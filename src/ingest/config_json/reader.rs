@@ -406,3 +406,12 @@ impl<'v> Config<'v> {
         })
     }
 }
+
+impl<'v> Config<'v> {
+    /// The object at `index` of the list under `key`.
+    pub fn element(&self, key: &str, index: usize) -> Option<Self> {
+        let (value, place) = self.value(&[key])?;
+        let Value::Object(inner) = value.as_array()?.get(index)? else { return None };
+        Some(Self { levels: vec![(inner, place.index(index))], model_type: self.model_type, shared: self.shared })
+    }
+}

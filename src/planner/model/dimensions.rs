@@ -109,7 +109,7 @@ pub fn of_tensor(tensor: &Tensor) -> Vec<ShardedDimension> {
         tensor.outputs.iter().map(|part| (part, false)).chain(std::iter::once((&tensor.inputs, true)))
     {
         let (size, rule) = match part.cut {
-            Cut::Whole | Cut::UnitsIfDivides { .. } => continue,
+            Cut::Whole | Cut::UnitsIfDivides { .. } | Cut::Blocks(_) => continue,
             Cut::Units(units) => (units, DivisionRule::Divides),
             Cut::AtLeast { .. } => (part.size, DivisionRule::Divides),
             Cut::Heads(units) => (units, DivisionRule::DividesOrCopies),

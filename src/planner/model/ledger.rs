@@ -45,6 +45,8 @@ pub enum Cut {
     UnitsIfDivides { units: u64, heads: u64 },
     /// Cut one by one, but padded so that more than one rank hold at least this many each.
     AtLeast { least: u64 },
+    /// Cut in whole blocks of this many; the last ranks may hold padding.
+    Blocks(u64),
 }
 
 /// A run of features along one axis.
@@ -96,6 +98,10 @@ impl Part {
             Cut::UnitsIfDivides { .. } => self.size,
             Cut::AtLeast { least } if ranks > 1 => self.size.div_ceil(ranks).max(least),
             Cut::AtLeast { .. } => self.size,
+            Cut::Blocks(block) => {
+                let block = block.max(1);
+                (self.size / block).div_ceil(ranks).saturating_mul(block)
+            }
             Cut::Padded(multiple) => round_up(self.size, multiple).div_ceil(ranks),
         }
     }

@@ -2,11 +2,13 @@
 
 mod attention;
 mod classic;
+mod compressed;
 mod dense;
 mod linear;
 mod mamba;
 mod mla;
 mod moe;
+mod varied;
 mod vision;
 
 pub use attention::{Attention, QkNorm, Rope, inverse_frequencies, rope_buffer};
@@ -54,7 +56,9 @@ pub fn read<'c>(context: &Context<'c>) -> Option<Body<'c>> {
         .or_else(|| mla::read(context))
         .or_else(|| classic::read(context))
         .or_else(|| linear::read(context))
-        .or_else(|| mamba::read(context))?;
+        .or_else(|| mamba::read(context))
+        .or_else(|| varied::read(context))
+        .or_else(|| compressed::read(context))?;
     vision::add(context, &mut body);
     Some(body)
 }
