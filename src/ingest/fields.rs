@@ -164,6 +164,12 @@ impl<'v, 'f> Fields<'v, 'f> {
         self.object.contains_key(name)
     }
 
+    /// True when the caller wrote a list under `name`.
+    #[must_use]
+    pub fn is_list(&self, name: &str) -> bool {
+        self.object.get(name).is_some_and(Value::is_array)
+    }
+
     /// The object under `name` with keys that are not ours, kept as it came.
     pub fn open_object(&mut self, name: &'static str, most: usize) -> Option<&'v Map<String, Value>> {
         let value = self.raw(name)?;

@@ -30,6 +30,8 @@ pub struct PlanRequest {
     /// A text, or an object of the cluster contract; `ingest::cluster` reads it.
     pub cluster: Value,
     pub engines: Vec<EngineSettings>,
+    /// True when `engine` was a list: the faults of its items have an index.
+    pub engines_listed: bool,
     pub workload: Workload,
     pub slo: Slo,
     pub objective: Objective,
@@ -121,6 +123,7 @@ fn read_request(fields: &mut Fields<'_, '_>) -> Option<PlanRequest> {
     let model = read_model(fields);
     let cluster = read_cluster(fields);
     let engines = read_engines(fields);
+    let engines_listed = fields.is_list("engine");
     let workload = read_workload(fields);
     let slo = read_slo(fields);
     let objective = fields.choice("objective", OBJECTIVES).unwrap_or_default();
@@ -132,6 +135,7 @@ fn read_request(fields: &mut Fields<'_, '_>) -> Option<PlanRequest> {
         model: model?,
         cluster: cluster?,
         engines,
+        engines_listed,
         workload,
         slo,
         objective,

@@ -8,7 +8,7 @@ use super::engine::StageItems;
 use super::estimate::{Assumption, AssumptionValue};
 use super::fleet;
 use super::formula::{attention, kv_formula};
-use super::hardware::NodePool;
+use super::hardware::{Cluster, NodePool};
 use super::input::PlanInput;
 use super::layout::Shape;
 use super::plan::{
@@ -34,7 +34,7 @@ pub fn plan(input: &PlanInput, found: &Found<'_>) -> Plan {
         feasible: found.ranked.iter().any(|r| r.candidate.standing.serves),
         answer: answer::answer(input, found),
         model: model(input, found),
-        cluster: cluster(input),
+        cluster: cluster(&input.cluster),
         request: echo(input, found),
         assumptions: assumptions(input, found),
         total_considered: found.considered,
@@ -251,11 +251,13 @@ fn model(input: &PlanInput, found: &Found<'_>) -> ModelSummary {
     }
 }
 
-fn cluster(input: &PlanInput) -> ClusterSummary {
+/// A cluster in brief.
+#[must_use]
+pub fn cluster(cluster: &Cluster) -> ClusterSummary {
     ClusterSummary {
-        gpus: input.cluster.gpus(),
-        node_pools: input.cluster.pools.iter().map(pool).collect(),
-        text: input.cluster.to_string(),
+        gpus: cluster.gpus(),
+        node_pools: cluster.pools.iter().map(pool).collect(),
+        text: cluster.to_string(),
     }
 }
 

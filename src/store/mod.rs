@@ -21,7 +21,7 @@ use time::OffsetDateTime;
 
 pub use guard::{Guard, Health};
 pub use models::{Lookup, Models};
-pub use plans::{Kept, Plans};
+pub use plans::{AnswerBytes, Kept, Plans};
 pub use postgres::PostgresStore;
 pub use sqlite::SqliteStore;
 

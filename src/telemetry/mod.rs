@@ -1,5 +1,7 @@
 //! Logs and metrics. Bodies, tokens and addresses of databases are never logged.
 
+use std::io::IsTerminal as _;
+
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 use thiserror::Error;
 use tracing_subscriber::EnvFilter;
@@ -26,7 +28,10 @@ pub enum TelemetryError {
 /// [`TelemetryError`] when the level is no filter, or logs were started before.
 pub fn start_logs(log: &Log) -> Result<(), TelemetryError> {
     let filter = EnvFilter::try_new(&log.level)?;
-    let lines = fmt::layer().with_writer(std::io::stderr).with_target(false);
+    let lines = fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false);
     let registry = tracing_subscriber::registry().with(filter);
     match log.format {
         LogFormat::Text => registry.with(lines).try_init()?,

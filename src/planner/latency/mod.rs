@@ -2,6 +2,9 @@
 //!
 //! Both models read the same [`LatencyInput`]; `roofline` is the plain one.
 
+/// Version of the fitted constants; `none` while only the plain model answers.
+pub const CALIBRATION: &str = "none";
+
 pub mod load;
 pub mod roofline;
 

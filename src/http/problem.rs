@@ -1,0 +1,372 @@
+//! Every error answer: RFC 9457 `application/problem+json`, from one table of kinds.
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::extract::Path;
+use crate::ingest::FieldError;
+use crate::ingest::json::Malformed;
+use crate::service::ServiceError;
+
+/// The media type of problems.
+pub const MEDIA_TYPE: &str = "application/problem+json";
+
+/// A kind of problem: what a program decides by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    MalformedJson,
+    InvalidQuery,
+    NotFound,
+    PlanNotFound,
+    ModelNotFound,
+    MethodNotAllowed,
+    PreconditionFailed,
+    BodyTooLarge,
+    UnsupportedMediaType,
+    InvalidRequest,
+    Internal,
+    Overloaded,
+    TimedOut,
+    DatabaseUnavailable,
+}
+
+/// What stands on the page of a kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+pub struct KindPage {
+    /// Stable code; the `code` of the problem.
+    pub code: &'static str,
+    /// HTTP status.
+    pub status: u16,
+    pub title: &'static str,
+    /// When it happens.
+    pub meaning: &'static str,
+    /// What to do on seeing it.
+    pub remedy: &'static str,
+}
+
+impl Kind {
+    /// Every kind, in order of status.
+    pub const ALL: [Self; 14] = [
+        Self::MalformedJson,
+        Self::InvalidQuery,
+        Self::NotFound,
+        Self::PlanNotFound,
+        Self::ModelNotFound,
+        Self::MethodNotAllowed,
+        Self::PreconditionFailed,
+        Self::BodyTooLarge,
+        Self::UnsupportedMediaType,
+        Self::InvalidRequest,
+        Self::Internal,
+        Self::Overloaded,
+        Self::TimedOut,
+        Self::DatabaseUnavailable,
+    ];
+
+    /// The page of this kind.
+    #[must_use]
+    pub const fn page(self) -> KindPage {
+        let (code, status, title, meaning, remedy) = match self {
+            Self::MalformedJson => (
+                "malformed_json",
+                400,
+                "The body is not JSON",
+                "The body cannot be read as JSON, or is nested too deep. The detail names line and column.",
+                "Correct the body. NaN and Infinity are not JSON.",
+            ),
+            Self::InvalidQuery => (
+                "invalid_query",
+                400,
+                "A query parameter is not valid",
+                "A parameter of the address has a wrong value, or there is no such parameter.",
+                "Correct the parameters named in `errors`.",
+            ),
+            Self::NotFound => (
+                "not_found",
+                404,
+                "There is nothing here",
+                "No resource has this address.",
+                "See /docs for every address.",
+            ),
+            Self::PlanNotFound => (
+                "plan_not_found",
+                404,
+                "No such plan",
+                "No plan is kept under this id: it was never made here, or was not stored, or is too old.",
+                "Send the question to POST /v1/plans again: the same question gives the same plan and id.",
+            ),
+            Self::ModelNotFound => (
+                "model_not_found",
+                404,
+                "No such model",
+                "Neither the catalogue nor the database has a model with this id.",
+                "Look in GET /v1/models, or store its config.json with PUT.",
+            ),
+            Self::MethodNotAllowed => (
+                "method_not_allowed",
+                405,
+                "This method is not offered here",
+                "The address exists, the method does not.",
+                "The Allow header lists the methods.",
+            ),
+            Self::PreconditionFailed => (
+                "precondition_failed",
+                412,
+                "The stored model is not the expected one",
+                "If-Match or If-None-Match did not hold for what is stored.",
+                "GET the model, look at what changed, and send the new ETag.",
+            ),
+            Self::BodyTooLarge => (
+                "body_too_large",
+                413,
+                "The body is too large",
+                "The body has more bytes than the server takes.",
+                "Send less. The detail names the limit.",
+            ),
+            Self::UnsupportedMediaType => (
+                "unsupported_media_type",
+                415,
+                "The body is not announced as JSON",
+                "The Content-Type is neither application/json nor a +json type.",
+                "Send Content-Type: application/json.",
+            ),
+            Self::InvalidRequest => (
+                "invalid_request",
+                422,
+                "The request has faults",
+                "The body is JSON, but some of it is unknown, of the wrong type, out of range or not supported.",
+                "Correct every item of `errors`; each has a JSON pointer, a code and, where it can be listed, what is allowed.",
+            ),
+            Self::Internal => (
+                "internal",
+                500,
+                "Something went wrong here",
+                "A fault of the service.",
+                "Report it with the request id.",
+            ),
+            Self::Overloaded => (
+                "overloaded",
+                503,
+                "Too many requests are in work",
+                "The server is at its limit of requests in work.",
+                "Wait for Retry-After, then send the request again.",
+            ),
+            Self::TimedOut => (
+                "timed_out",
+                503,
+                "The request took too long",
+                "The body came too slowly, or the answer took longer than the server allows.",
+                "Send the request again.",
+            ),
+            Self::DatabaseUnavailable => (
+                "database_unavailable",
+                503,
+                "The database is away",
+                "Nothing can be stored or looked up in the database now. Planning goes on without it.",
+                "Wait for Retry-After, then send the request again. Nothing was stored.",
+            ),
+        };
+        KindPage { code, status, title, meaning, remedy }
+    }
+
+    fn status(self) -> StatusCode {
+        StatusCode::from_u16(self.page().status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+}
+
+/// A fault of one part of a request.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct ProblemItem {
+    /// JSON pointer into the body as a URI fragment (RFC 6901 §6), e.g. `#/engine/version`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pointer: Option<String>,
+    /// Name of the query parameter or part of the path, when the fault is there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parameter: Option<String>,
+    /// Stable code in snake case.
+    pub code: String,
+    /// One sentence.
+    pub detail: String,
+    /// What would have been accepted, when it can be listed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub allowed: Vec<String>,
+    /// What came, shortened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub got: Option<Value>,
+}
+
+/// The body of an error answer (RFC 9457).
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct ProblemBody {
+    /// Address of the page about this kind of problem.
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub title: String,
+    /// The HTTP status again.
+    pub status: u16,
+    /// What happened this time.
+    pub detail: String,
+    /// This request: `/requests/` and its id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+    /// Stable code: the last part of `type`.
+    pub code: String,
+    /// Every fault of the request, when there are faults in it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub errors: Vec<ProblemItem>,
+}
+
+/// Faults told in one answer: a hostile body must not get an answer of its own size.
+const MOST_ITEMS: usize = 100;
+
+/// An error answer in the making.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Problem {
+    kind: Kind,
+    detail: String,
+    errors: Vec<ProblemItem>,
+    /// Value of the ETag header.
+    etag: Option<String>,
+}
+
+impl Problem {
+    /// A problem of a kind, with what happened this time.
+    #[must_use]
+    pub fn new(kind: Kind, detail: impl Into<String>) -> Self {
+        Self { kind, detail: detail.into(), errors: Vec::new(), etag: None }
+    }
+
+    /// A request whose body has faults.
+    #[must_use]
+    pub fn invalid(faults: Vec<FieldError>) -> Self {
+        let detail = match faults.as_slice() {
+            [one] => one.to_string(),
+            many if many.len() <= MOST_ITEMS => format!("{} faults; each is in `errors`", many.len()),
+            many => format!("{} faults; the first {MOST_ITEMS} are in `errors`", many.len()),
+        };
+        let errors = faults
+            .into_iter()
+            .take(MOST_ITEMS)
+            .map(|f| ProblemItem {
+                pointer: Some(f.pointer),
+                parameter: None,
+                code: f.code.to_owned(),
+                detail: f.detail,
+                allowed: f.allowed,
+                got: f.got,
+            })
+            .collect();
+        Self { errors, ..Self::new(Kind::InvalidRequest, detail) }
+    }
+
+    /// A query parameter, or a part of the path, with a fault.
+    #[must_use]
+    pub fn parameter(name: &str, code: &str, detail: impl Into<String>) -> Self {
+        let detail = detail.into();
+        let item = ProblemItem {
+            pointer: None,
+            parameter: Some(name.to_owned()),
+            code: code.to_owned(),
+            detail: detail.clone(),
+            allowed: Vec::new(),
+            got: None,
+        };
+        Self { errors: vec![item], ..Self::new(Kind::InvalidQuery, format!("{name}: {detail}")) }
+    }
+
+    /// Its body, without the request's id.
+    #[must_use]
+    pub fn body(&self) -> ProblemBody {
+        let page = self.kind.page();
+        ProblemBody {
+            kind: format!("/problems/{}", page.code),
+            title: page.title.to_owned(),
+            status: page.status,
+            detail: self.detail.clone(),
+            instance: None,
+            code: page.code.to_owned(),
+            errors: self.errors.clone(),
+        }
+    }
+}
+
+impl From<Malformed> for Problem {
+    fn from(fault: Malformed) -> Self {
+        Self::new(Kind::MalformedJson, fault.to_string())
+    }
+}
+
+impl From<ServiceError> for Problem {
+    fn from(error: ServiceError) -> Self {
+        match error {
+            ServiceError::Malformed(fault) => fault.into(),
+            ServiceError::Invalid(faults) => Self::invalid(faults),
+            ServiceError::NoPlan(id) => Self::new(Kind::PlanNotFound, format!("no plan is kept under {id}")),
+            ServiceError::NoModel(id) => {
+                Self::new(Kind::ModelNotFound, format!("no model is kept under {id}"))
+            }
+            ServiceError::Unexpected { current } => {
+                let detail = match &current {
+                    Some(_) => "what is stored has another ETag",
+                    None => "nothing is stored under this id",
+                };
+                Self {
+                    etag: current.map(|hash| format!("\"{hash}\"")),
+                    ..Self::new(Kind::PreconditionFailed, detail)
+                }
+            }
+            ServiceError::Unavailable(why) => {
+                tracing::debug!(why, "a request needed the database");
+                Self::new(
+                    Kind::DatabaseUnavailable,
+                    "the database cannot be reached; planning goes on without it",
+                )
+            }
+            ServiceError::Internal(why) => {
+                tracing::error!(why, "a request failed");
+                Self::new(Kind::Internal, "the request could not be answered")
+            }
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let body = self.body();
+        let mut response = (self.kind.status(), Json(&body)).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if self.kind.status() == StatusCode::SERVICE_UNAVAILABLE {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        if let Some(etag) = self.etag.and_then(|tag| HeaderValue::from_str(&tag).ok()) {
+            headers.insert(header::ETAG, etag);
+        }
+        // the front adds the request's id, which only it knows
+        response.extensions_mut().insert(body);
+        response
+    }
+}
+
+/// The page about a kind of problem.
+#[utoipa::path(
+    get, path = "/problems/{code}", operation_id = "get_problem", tag = "about",
+    params(("code" = String, Path, description = "The `code` of a problem")),
+    responses((status = 200, description = "What it means and what to do", body = KindPage),
+              (status = 404, description = "No such kind", body = ProblemBody, content_type = "application/problem+json"))
+)]
+pub async fn get_problem(Path(code): Path<String>) -> Result<Json<KindPage>, Problem> {
+    Kind::ALL
+        .iter()
+        .map(|kind| kind.page())
+        .find(|page| page.code == code)
+        .map(Json)
+        .ok_or_else(|| Problem::new(Kind::NotFound, "there is no problem of this code"))
+}

@@ -1,0 +1,6 @@
+//! Version 1 of the API: one file for each resource.
+
+pub mod clusters;
+pub mod hardware;
+pub mod models;
+pub mod plans;

@@ -1,0 +1,265 @@
+//! A question to an answer: look up model, cluster and engines, plan, and say under which id the plan is kept.
+
+use serde::Serialize;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use utoipa::ToSchema;
+
+use super::{AnswerBytes, ServiceError};
+use crate::catalogue::models::{self, NotFound};
+use crate::catalogue::{self, hardware};
+use crate::ingest::config_json::{self, ReadModel, WhatIf};
+use crate::ingest::fields::hint;
+use crate::ingest::request::{ModelRequest, ModelSource, PlanRequest};
+use crate::ingest::{FieldError, Pointer, cluster};
+use crate::launch;
+use crate::planner::hardware::Cluster;
+use crate::planner::input::{EngineSettings, PlanInput};
+use crate::planner::plan::{ClusterSummary, Plan, Warning};
+use crate::planner::{self, engine};
+
+/// What the figures of an answer rest on. A change of figures changes one of these.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Versions {
+    /// Version of the planner: its formulas and rules.
+    pub planner: String,
+    /// Version of the embedded data on hardware and models.
+    pub catalogue: String,
+    /// The engines whose rules were used, with the release they were read from.
+    pub engine_rules: String,
+    /// Version of the fitted constants.
+    pub calibration: String,
+}
+
+/// A plan with the id that it is kept under.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct PlanAnswer {
+    /// Hash of everything else in this answer: equal answers have equal ids, and an id never changes its meaning.
+    pub plan_id: String,
+    pub versions: Versions,
+    #[serde(flatten)]
+    pub plan: Plan,
+}
+
+/// What the id of an answer is the hash of.
+#[derive(Serialize)]
+struct Content<'a> {
+    versions: &'a Versions,
+    #[serde(flatten)]
+    plan: &'a Plan,
+}
+
+impl PlanAnswer {
+    /// Give a plan its id; its JSON comes with it, since the id is the hash of the JSON.
+    ///
+    /// # Errors
+    /// [`ServiceError::Internal`] when the plan cannot be written as JSON.
+    pub fn of(plan: Plan) -> Result<(Self, AnswerBytes), ServiceError> {
+        let versions = Versions::current(&plan);
+        let content = serde_json::to_vec(&Content { versions: &versions, plan: &plan })
+            .map_err(|e| ServiceError::Internal(format!("a plan cannot be written: {e}")))?;
+        let mut plan_id = hex::encode(Sha256::digest(&content));
+        plan_id.truncate(PLAN_ID_DIGITS);
+        let rest = content.strip_prefix(b"{").unwrap_or(&content);
+        let mut json = Vec::with_capacity(content.len() + PLAN_ID_DIGITS + 16);
+        json.extend_from_slice(b"{\"plan_id\":\"");
+        json.extend_from_slice(plan_id.as_bytes());
+        json.extend_from_slice(b"\",");
+        json.extend_from_slice(rest);
+        Ok((Self { plan_id, versions, plan }, json.into()))
+    }
+}
+
+/// Hexadecimal digits of a plan id: 128 bits of SHA-256.
+pub const PLAN_ID_DIGITS: usize = 32;
+
+impl Versions {
+    fn current(plan: &Plan) -> Self {
+        let mut engines: Vec<String> =
+            plan.request.engines.iter().map(|e| format!("{} {}", e.name, e.version)).collect();
+        engines.dedup();
+        Self {
+            planner: env!("CARGO_PKG_VERSION").to_owned(),
+            catalogue: catalogue::VERSION.to_owned(),
+            engine_rules: engines.join(", "),
+            calibration: planner::latency::CALIBRATION.to_owned(),
+        }
+    }
+}
+
+/// Answer a question from the catalogue and the question itself: no database, no network, no clock.
+///
+/// # Errors
+/// [`ServiceError::Invalid`] with every fault of the question.
+pub fn plan_offline(request: &PlanRequest) -> Result<PlanAnswer, ServiceError> {
+    let model = match &request.model.source {
+        ModelSource::Config { config, name } => read_config(name, config, None, &request.model),
+        ModelSource::Id { id, .. } => from_catalogue(id, &request.model),
+    };
+    Ok(answer(request, model)?.0)
+}
+
+/// A model as a question means it.
+pub(super) struct ResolvedModel {
+    pub read: ReadModel,
+    /// `catalogue`, `request`, `stored`.
+    pub source: &'static str,
+}
+
+/// Plan for a model that was looked up. The faults of model, cluster and engines are told together.
+pub(super) fn answer(
+    request: &PlanRequest,
+    model: Result<ResolvedModel, Vec<FieldError>>,
+) -> Result<(PlanAnswer, AnswerBytes), ServiceError> {
+    let place = Pointer::root().key("cluster");
+    let cluster = cluster::from_json(&request.cluster, &place, hardware::catalogue());
+    let engines = known_engines(request);
+    let (model, cluster, engines) = match (model, cluster, engines) {
+        (Ok(model), Ok(cluster), Ok(engines)) => (model, cluster, engines),
+        (model, cluster, engines) => {
+            let faults = [model.err(), cluster.err(), engines.err()].into_iter().flatten().flatten();
+            return Err(ServiceError::Invalid(faults.collect()));
+        }
+    };
+    let input = PlanInput {
+        model: model.read.spec,
+        cluster,
+        engines,
+        workload: request.workload.clone(),
+        slo: request.slo,
+        objective: request.objective,
+        search: request.search.clone(),
+        overrides: request.overrides.clone(),
+        latency_model: request.latency_model,
+        limit: request.limit,
+    };
+    let mut plan = planner::plan(&input);
+    model.source.clone_into(&mut plan.model.source);
+    plan.model.notes.extend(model.read.diagnostics.into_iter().map(|d| d.message));
+    launch::attach(&input, &mut plan);
+    PlanAnswer::of(plan)
+}
+
+/// The engines with the version whose rules apply.
+fn known_engines(request: &PlanRequest) -> Result<Vec<EngineSettings>, Vec<FieldError>> {
+    let place = Pointer::root().key("engine");
+    let mut faults = Vec::new();
+    let mut engines = Vec::with_capacity(request.engines.len());
+    for (i, settings) in request.engines.iter().enumerate() {
+        let place = if request.engines_listed { place.index(i) } else { place.clone() };
+        match engine::rules(&settings.name, &settings.version) {
+            Ok(rules) => engines.push(EngineSettings {
+                name: rules.name().to_owned(),
+                version: rules.version().to_owned(),
+                ..settings.clone()
+            }),
+            Err(unknown) => {
+                let names: Vec<&str> = engine::known().map(|(name, _)| name).collect();
+                let known_name = engine::rules(&settings.name, "").is_ok();
+                let (field, got) =
+                    if known_name { ("version", &settings.version) } else { ("name", &settings.name) };
+                let hint = if known_name { String::new() } else { hint(&settings.name, &names) };
+                let fault = FieldError::at(&place.key(field), "unknown_engine", format!("{unknown}{hint}"))
+                    .allowed(unknown.known.clone())
+                    .got(&Value::String(got.clone()));
+                faults.push(fault);
+            }
+        }
+    }
+    if faults.is_empty() { Ok(engines) } else { Err(faults) }
+}
+
+/// A model of the catalogue, by id or alias.
+pub(super) fn from_catalogue(id: &str, request: &ModelRequest) -> Result<ResolvedModel, Vec<FieldError>> {
+    let entry = models::find(id).map_err(|unknown| vec![unknown_model(&unknown)])?;
+    let mut read = read_with(entry.id, &entry.config(), entry.side_quantization().as_ref(), request)?;
+    read.spec.notes.extend(entry.note());
+    Ok(ResolvedModel { read, source: "catalogue" })
+}
+
+/// A configuration that the caller sent.
+pub(super) fn read_config(
+    name: &str,
+    config: &Value,
+    side: Option<&Value>,
+    request: &ModelRequest,
+) -> Result<ResolvedModel, Vec<FieldError>> {
+    let read = read_with(name, config, side, request)?;
+    Ok(ResolvedModel { read, source: "request" })
+}
+
+/// Read a configuration, changed as the request asks.
+pub(super) fn read_with(
+    name: &str,
+    config: &Value,
+    side: Option<&Value>,
+    request: &ModelRequest,
+) -> Result<ReadModel, Vec<FieldError>> {
+    let what_if = WhatIf {
+        weights: request.weights.as_deref(),
+        overrides: Some(&request.overrides),
+        weights_bytes: request.weights_bytes,
+    };
+    let side = request.quantization_config.as_ref().or(side);
+    let place = request.config_place();
+    config_json::read_as(name, config, side, what_if)
+        .map_err(|error| error.faults.into_iter().map(|f| f.within(&place)).collect())
+}
+
+/// The fault of an id that nobody knows.
+fn unknown_model(unknown: &NotFound) -> FieldError {
+    let place = Pointer::root().key("model");
+    let mut detail = unknown.to_string();
+    if unknown.suggestions.is_empty() {
+        detail.push_str("; GET /v1/models lists what is known, or give its config.json as `config`");
+    }
+    FieldError::at(&place, "unknown_model", detail)
+        .allowed(unknown.suggestions.iter().copied())
+        .got(&Value::String(unknown.query.clone()))
+}
+
+/// A cluster as it was understood.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct Understood {
+    pub cluster: ClusterSummary,
+    /// What was assumed to read it.
+    pub assumptions: Vec<ClusterAssumption>,
+    pub warnings: Vec<Warning>,
+}
+
+/// A default taken while reading a cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct ClusterAssumption {
+    pub name: String,
+    pub value: String,
+    pub source: String,
+}
+
+/// Read a cluster and say what was understood.
+///
+/// # Errors
+/// [`ServiceError::Invalid`] with pointers into the document in which the value stands at `place`.
+pub fn parse_cluster(value: &Value, place: &Pointer) -> Result<Understood, ServiceError> {
+    let cluster = cluster::from_json(value, place, hardware::catalogue()).map_err(ServiceError::Invalid)?;
+    Ok(understood(&cluster))
+}
+
+fn understood(cluster: &Cluster) -> Understood {
+    Understood {
+        cluster: planner::show::cluster(cluster),
+        assumptions: cluster
+            .assumed
+            .iter()
+            .map(|a| ClusterAssumption {
+                name: a.name.clone(),
+                value: a.value.clone(),
+                source: a.source.clone(),
+            })
+            .collect(),
+        warnings: cluster
+            .warnings
+            .iter()
+            .map(|w| Warning { code: w.code.clone(), message: w.message.clone() })
+            .collect(),
+    }
+}
