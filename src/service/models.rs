@@ -108,10 +108,11 @@ impl App {
             Err(error) => return Err(error),
         };
         let listed = catalogue::models::all()
-            .filter(|entry| entry.id.as_str() > after && entry.id.to_lowercase().contains(&needle))
+            .iter()
+            .filter(|entry| entry.id > after && entry.id.to_lowercase().contains(&needle))
             .filter(|entry| !stored.iter().any(|head| head.id == entry.id))
             .map(|entry| ModelEntry {
-                id: entry.id.clone(),
+                id: entry.id.to_owned(),
                 source: "catalogue".to_owned(),
                 updated_at: None,
             });
@@ -154,9 +155,11 @@ impl App {
             });
         }
         let entry = listed.ok_or_else(|| no_model(id))?;
-        let read =
-            read(id, &entry.config, entry.quantization_config.as_ref()).map_err(ServiceError::Invalid)?;
-        Ok(view(id, "catalogue", may_be_old, &entry.config, entry.quantization_config.as_ref(), &read))
+        let (config, side) = (entry.config(), entry.side_quantization());
+        let read = read(id, &config, side.as_ref()).map_err(|_| {
+            ServiceError::Internal(format!("the catalogue's configuration of {id} cannot be read"))
+        })?;
+        Ok(view(id, "catalogue", may_be_old, &config, side.as_ref(), &read))
     }
 
     /// Store a configuration that can be planned for. When this returns `Ok`, it is in the database.
