@@ -34,12 +34,13 @@ fn fits(input: &PlanInput, found: &Found<'_>, ground: &Ground<'_>, best: &Candid
     if best.idle_gpus > 0 {
         text.push_str(&format!(" {} idle.", counted(best.idle_gpus, "GPU")));
     }
-    if let Some(copying) = copying_alternative(found, best) {
+    if let Some(copying) = copying_alternative(input, found, best) {
         text.push(' ');
         text.push_str(&copying);
     } else if best.replica.cache.replication_factor > 1.0 {
         text.push_str(&format!(
-            " Every KV head is held {} times.",
+            " It holds {} {} times.",
+            held_whole(input),
             factor(best.replica.cache.replication_factor)
         ));
     }
@@ -59,7 +60,7 @@ fn fits(input: &PlanInput, found: &Found<'_>, ground: &Ground<'_>, best: &Candid
 }
 
 /// What the widest TP on as many GPUs would waste, where it copies KV heads and the best layout does not.
-fn copying_alternative(found: &Found<'_>, best: &Candidate) -> Option<String> {
+fn copying_alternative(input: &PlanInput, found: &Found<'_>, best: &Candidate) -> Option<String> {
     let copies = |c: &Candidate| c.replica.cache.replication_factor;
     let wider = found
         .ranked
@@ -70,8 +71,9 @@ fn copying_alternative(found: &Found<'_>, best: &Candidate) -> Option<String> {
         .filter(|c| copies(c) > copies(best))
         .max_by_key(|c| c.replica.shape.tp)?;
     Some(format!(
-        "TP={} would hold every KV head {} times: {} KV tokens.",
+        "TP={} would hold {} {} times: {} KV tokens.",
         wider.replica.shape.tp,
+        held_whole(input),
         factor(copies(wider)),
         short(wider.standing.kv_tokens_total),
     ))
@@ -122,11 +124,11 @@ pub fn layout_warnings(ground: &Ground<'_>, candidate: &Candidate) -> Vec<Warnin
         warn(
             "kv_replicated",
             format!(
-                "TP={} holds every KV head {} times ({} KV heads): {} KV tokens instead of about {} if the cache \
-                 could be split over all ranks, {} lost.",
+                "TP={} holds {} {} times: {} KV tokens instead of about {} if the cache could be split over all \
+                 ranks, {} lost.",
                 shape.tp,
+                held_whole(ground.input),
                 factor(copies),
-                ground.input.model.kv_heads,
                 grouped(held),
                 grouped(sharded),
                 grouped(sharded.saturating_sub(held)),
@@ -283,6 +285,15 @@ fn short_context(tokens: u64) -> String {
         format!("{}k", tokens / 1024)
     } else {
         grouped(tokens)
+    }
+}
+
+/// What is copied when ranks outnumber it.
+fn held_whole(input: &PlanInput) -> String {
+    match (input.model.mla, input.model.kv_heads) {
+        (true, _) => "the KV latent".to_owned(),
+        (false, 1) => "the one KV head".to_owned(),
+        (false, heads) => format!("each of {heads} KV heads"),
     }
 }
 
