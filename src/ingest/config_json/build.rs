@@ -89,7 +89,8 @@ impl<'q> Layer<'q> {
             outputs: SmallVec::from_slice(outputs),
             inputs,
             copies: 1,
-            active_copies: 1,
+            // no token of text passes through a tower
+            active_copies: u64::from(self.role != Some(Role::Tower)),
             sharing: Sharing::Tensor,
             storage,
             is_matmul,
@@ -159,6 +160,14 @@ impl<'q> Layer<'q> {
         dtype: Dtype,
     ) {
         self.push(name.into(), role, parts, Part::whole(1), Storage::plain(dtype), false);
+    }
+
+    /// The correction of a router's scores: it ranks experts, but no token passes through it.
+    pub fn score_correction(&mut self, outputs: &[Part], dtype: Dtype) {
+        self.typed_vector(Role::Router, "gate.e_score_correction_bias", outputs, dtype);
+        if let Some(tensor) = self.tensors.last_mut() {
+            tensor.active_copies = 0;
+        }
     }
 
     /// A norm over `size` features, on every rank.

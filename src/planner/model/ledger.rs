@@ -156,7 +156,7 @@ pub struct Tensor {
     pub inputs: Part,
     /// Equal matrices in the stack, e.g. the experts.
     pub copies: u64,
-    /// Copies that one token passes through (`copies` unless routed).
+    /// Copies that one token passes through: `copies` unless routed, 0 for towers.
     pub active_copies: u64,
     pub sharing: Sharing,
     pub storage: Storage,

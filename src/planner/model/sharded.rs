@@ -88,7 +88,7 @@ impl ModelSpec {
     }
 
     /// Elements through which one token passes: of the routed experts only those it chooses.
-    /// Embedding tables and towers count whole, as in the published "active parameters".
+    /// Embedding tables count whole, as in the published "active parameters"; towers do not count.
     #[must_use]
     pub fn active_parameters(&self) -> u64 {
         self.sum_over(Tensor::active_parameters)
@@ -105,7 +105,7 @@ impl ModelSpec {
         } else {
             0
         };
-        self.sum_over(|t| if t.role == Role::Tower { 0 } else { t.flops_per_token() })
+        self.sum_over(Tensor::flops_per_token)
             .saturating_add(tied_head)
     }
 

@@ -128,7 +128,7 @@ pub fn read<'c>(context: &Context<'c>) -> Option<Body<'c>> {
             layer.typed_table(Role::Router, "ffn.gate.tid2eid", Part::whole(context.vocabulary()), Part::whole(experts.per_token), Dtype::Fp32);
             layer.duplicate_last();
         } else if corrected {
-            layer.typed_vector(Role::Router, "ffn.gate.e_score_correction_bias", &outputs, Dtype::Fp32);
+            layer.score_correction(&outputs, Dtype::Fp32);
         }
         layer.experts("ffn.experts", experts);
         if shared > 0 {

@@ -357,7 +357,7 @@ impl KimiMixture {
         let experts = self.mixture.experts;
         let outputs = [Part::whole(experts.count)];
         layer.typed_linear(Role::Router, "gate", &outputs, Part::whole(hidden), layer.dtype());
-        layer.typed_vector(Role::Router, "gate.e_score_correction_bias", &outputs, Dtype::Fp32);
+        layer.score_correction(&outputs, Dtype::Fp32);
         let from = layer.tensors.len();
         layer.experts("block_sparse_moe.experts", experts);
         for tensor in layer.tensors.iter_mut().skip(from) {

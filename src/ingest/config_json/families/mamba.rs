@@ -411,7 +411,7 @@ fn nemotron<'c>(context: &Context<'c>) -> Body<'c> {
 fn nemotron_experts(layer: &mut Layer<'_>, mixture: &Mixture, latent: Option<u64>, hidden: u64) {
     let outputs = [Part::whole(mixture.experts.count)];
     layer.typed_linear(Role::Router, "gate", &outputs, Part::whole(hidden), layer.dtype());
-    layer.typed_vector(Role::Router, "gate.e_score_correction_bias", &outputs, Dtype::Fp32);
+    layer.score_correction(&outputs, Dtype::Fp32);
     layer.experts("mixer.experts", mixture.experts);
     if mixture.shared_width > 0 {
         let sharing = Some(Sharing::SharedExperts);
@@ -749,7 +749,7 @@ fn lfm<'c>(context: &Context<'c>) -> Body<'c> {
                 let outputs = [Part::whole(experts.count)];
                 layer.typed_linear(Role::Router, "gate", &outputs, Part::whole(hidden), layer.dtype());
                 if config.flag(&["use_expert_bias"], true) {
-                    layer.typed_vector(Role::Router, "gate.e_score_correction_bias", &outputs, Dtype::Fp32);
+                    layer.score_correction(&outputs, Dtype::Fp32);
                 }
                 layer.experts("feed_forward.experts", experts);
             }

@@ -35,7 +35,7 @@ impl Mixture {
             layer.vector(Role::Router, "gate.bias", &outputs);
         }
         if let Some(dtype) = self.correction {
-            layer.typed_vector(Role::Router, "gate.e_score_correction_bias", &outputs, dtype);
+            layer.score_correction(&outputs, dtype);
         }
         layer.experts(&format!("{name}.experts"), self.experts);
         if self.shared_width > 0 {

@@ -129,7 +129,6 @@ fn blocks(tower: &mut Layer<'_>, sizes: &Sizes, block: &Block, cutting: Cutting)
     }
     for tensor in tower.tensors.iter_mut().skip(from) {
         tensor.copies = sizes.layers;
-        tensor.active_copies = sizes.layers;
     }
 }
 
