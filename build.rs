@@ -24,8 +24,10 @@ fn main() -> Result<(), Box<dyn error::Error>> {
             Some(file) => Some(archive.add(&data.join("hf_quant").join(file))?),
             None => None,
         };
-        let aliases: Vec<&str> =
-            model["aliases"].as_array().map(|a| a.iter().filter_map(Value::as_str).collect()).unwrap_or_default();
+        let aliases: Vec<&str> = model["aliases"]
+            .as_array()
+            .map(|a| a.iter().filter_map(Value::as_str).collect())
+            .unwrap_or_default();
         let overrides = model.get("overrides").map(Value::to_string);
         writeln!(
             table,

@@ -204,7 +204,8 @@ impl CatalogueModel {
     /// # Errors
     /// As [`CatalogueModel::read`], and for names that are not known.
     pub fn read_as(&self, what_if: WhatIf<'_>) -> Result<ReadModel, ConfigError> {
-        let mut read = config_json::read_as(self.id, &self.config(), self.side_quantization().as_ref(), what_if)?;
+        let mut read =
+            config_json::read_as(self.id, &self.config(), self.side_quantization().as_ref(), what_if)?;
         read.spec.notes.extend(self.note());
         Ok(read)
     }
