@@ -135,9 +135,7 @@ fn read_object(
     let side = side.map(|side| Config::new(side, Pointer::root().key("quantization_config"), &shared));
     let declared = declared(config, side.as_ref(), dtype, what_if.weights);
     let context = Context { architecture, config, top: &top, quantiser: &declared.quantiser };
-    // without sizes there is no point in building: a first look bounds what the families allocate
-    let layers = layer_count(&context);
-    let body = (layers <= MAX_LAYERS).then(|| families::read(&context)).flatten();
+    let body = families::read(&context);
     let Some(body) = body else {
         if shared.faults.borrow().is_empty() {
             top.refuse(
@@ -183,14 +181,6 @@ fn read_object(
         weights_bytes_given: what_if.weights_bytes,
     };
     Ok(ReadModel { spec, diagnostics })
-}
-
-/// The layers that the file declares, 0 when it does not.
-fn layer_count(context: &Context<'_>) -> u64 {
-    context
-        .config
-        .value(&["num_hidden_layers", "n_layer", "n_layers", "num_layers"])
-        .map_or(0, |(value, _)| value.as_u64().unwrap_or(0))
 }
 
 /// First entry of `architectures`.

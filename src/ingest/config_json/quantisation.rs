@@ -308,7 +308,10 @@ pub struct Declared {
 
 /// Read the quantisation block of `config` (or `side`, the side file of ModelOpt).
 pub fn read(config: &Config<'_>, side: Option<&Config<'_>>, dtype: Dtype) -> Declared {
-    let block = config.section_anywhere(&["quantization_config", "compression_config"]);
+    // a block that the caller gives stands before the file's own
+    let block = side
+        .and_then(|side| side.section("quantization_config", false))
+        .or_else(|| config.section_anywhere(&["quantization_config", "compression_config"]));
     let side = side.and_then(|side| side.section("quantization", false));
     let kv_dtype = block.as_ref().and_then(declared_kv).or_else(|| side.as_ref().and_then(declared_kv));
     let quantiser = match (&block, &side) {
