@@ -125,7 +125,7 @@ const ENDINGS: [&str; 9] = ["instruct", "it", "chat", "hf", "meta", "base", "thi
 fn stem(words: &[String]) -> Vec<String> {
     let mut out = Vec::with_capacity(words.len());
     for word in words.iter().filter(|word| !ENDINGS.contains(&word.as_str())) {
-        let letters = word.chars().take_while(|c| c.is_alphabetic()).count();
+        let letters = word.chars().take_while(|c| c.is_alphabetic()).map(char::len_utf8).sum();
         let (name, version) = word.split_at(letters);
         // sizes like `a3b` and `e2b` stay whole
         if name.len() > 2 && !version.is_empty() && version.chars().all(|c| c.is_ascii_digit() || c == '.') {
@@ -277,6 +277,7 @@ mod tests {
             assert!(suggestions.contains(&meant), "{query}: {suggestions:?}");
         }
         assert!(find("").is_err());
+        assert!(find("¬¤´ Ï¢ ïé9").is_err(), "names are cut between characters, not bytes");
         assert!(find(&"x".repeat(100_000)).is_err());
     }
 }
