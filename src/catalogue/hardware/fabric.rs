@@ -18,9 +18,34 @@ const MAX_GBIT: f64 = 10_000.0;
 /// `roce-800` and the like: the line rate is the figure, both directions are twice it.
 pub(super) fn by_rate(name: &str) -> Option<Link> {
     let name = name.trim().to_ascii_lowercase().replace(['_', ' '], "-");
+    if let Some(link) = bonded_nvlinks(&name) {
+        return Some(link);
+    }
     let (family, rate) = name.rsplit_once('-')?;
     let rate = rate.trim_end_matches('g').parse::<f64>().ok()?;
     of(family, rate)
+}
+
+/// `nvlink2-nv3`: bonded NVLinks of a pair, at the rate of one link of that generation
+/// (V100, A100, H100 25 GB/s one way, B200 50; topo_codes of links.json).
+fn bonded_nvlinks(name: &str) -> Option<Link> {
+    let (generation, count) = name.strip_prefix("nvlink")?.split_once("-nv")?;
+    let count: u8 = count.parse().ok().filter(|n| (1..=18).contains(n))?;
+    let each = match generation {
+        "2" | "3" | "4" => 25e9,
+        "5" => 50e9,
+        _ => return None,
+    };
+    let rate = each * f64::from(count);
+    Some(Link {
+        key: name.to_owned(),
+        name: format!("NVLink {generation}, {count} bonded links"),
+        scope: LinkScope::Pair,
+        per_direction_bytes_per_s: rate,
+        bidirectional_bytes_per_s: 2.0 * rate,
+        per_peer_bytes_per_s: None,
+        sources: vec!["links of this generation, as named".to_owned()],
+    })
 }
 
 /// A link of `family` at `gbit` per port.

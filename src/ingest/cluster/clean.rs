@@ -7,9 +7,9 @@ pub(super) fn clean(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
-            '\u{a0}' | '\u{202f}' | '\u{2007}' | '\u{2009}' | '\u{3000}' | '\t' | '\n' | '\r' => {
-                out.push(' ');
-            }
+            '\u{a0}' | '\u{202f}' | '\u{2007}' | '\u{2009}' | '\u{3000}' | '\t' | '\r' => out.push(' '),
+            // a line is a group of its own, where it names a product
+            '\n' => out.push_str(" ; "),
             // invisible characters, and quotes of every kind
             '\u{200b}'..='\u{200f}'
             | '\u{feff}'

@@ -93,6 +93,13 @@ impl ClusterError {
         Self::new(ClusterErrorKind::Unreadable, message)
     }
 
+    /// The same fault with its place in a pasted output.
+    pub(super) fn at(mut self, line: usize, column: usize) -> Self {
+        self.message = format!("line {line}, column {column}: {}", self.message);
+        self.at = Some((line, column));
+        self
+    }
+
     /// As a fault of a field of a request.
     #[must_use]
     pub fn into_field_error(self, place: &Pointer) -> FieldError {

@@ -3,12 +3,17 @@
 use super::error::ClusterError;
 use super::links::{Links, apply_links};
 use super::product::{Traits, product};
+use super::request::set_slices;
 use super::said::{Named, Said};
 use super::size::size_of;
 use super::systems::{nodes_by_type, system};
 use crate::catalogue::hardware::HardwareCatalogue;
 use crate::planner::hardware::{ClusterAssumption, ClusterWarning, NodePool};
 use crate::planner::units::Bytes;
+
+/// What every pool of slices is warned of.
+pub(super) const NO_LINKS_BETWEEN_SLICES: &str =
+    "MIG slices have no links to each other: tensor parallelism over slices is not possible";
 
 /// A pool and what was assumed to read it.
 #[derive(Debug)]
@@ -108,10 +113,14 @@ pub(super) fn finish(
     mut warnings: Vec<ClusterWarning>,
     catalogue: &HardwareCatalogue,
 ) -> Result<Meaning, ClusterError> {
+    let entry = links.entry;
     let mut pool = apply_links(said, links, &mut assumed, &mut warnings, catalogue)?;
     pool.host_memory_bytes =
         said.host_memory_gb.map(|gb| Bytes::from_f64(gb * 1e9)).or(pool.host_memory_bytes);
     if pool.gpu.slice_of.is_some() {
+        let slice = pool.gpu.clone();
+        set_slices(&mut pool, slice, entry, catalogue);
+        assumed.retain(|a| a.name != "intra_link");
         warnings.push(ClusterWarning {
             code: "mig_slices".to_owned(),
             message: "MIG slices have no links to each other: tensor parallelism over slices is not possible"

@@ -4,6 +4,7 @@ mod clean;
 mod error;
 mod grammar;
 mod links;
+mod machines;
 mod meaning;
 mod product;
 mod request;
@@ -11,10 +12,12 @@ mod said;
 mod size;
 mod systems;
 mod text;
+pub mod topology;
 mod vocabulary;
 mod words;
 
 pub use error::{ClusterError, ClusterErrorKind};
+pub use machines::{Format, ParsedCluster, recognise};
 pub use request::from_json;
 pub use text::{MAX_POOLS, MAX_TEXT_CHARS, parse_text};
 

@@ -3,11 +3,14 @@
 use serde_json::Value;
 
 use super::MAX_GPUS;
-use super::text::{MAX_POOLS, add_pool, checked, parse_text};
+use super::error::ClusterErrorKind;
+use super::machines::recognise;
+use super::text::{MAX_POOLS, add_pool, checked};
+use super::topology::parse_topology;
 use crate::catalogue::hardware::{GpuEntry, HardwareCatalogue};
 use crate::ingest::fields::{Fields, wrong_type};
 use crate::ingest::{FieldError, Pointer};
-use crate::planner::hardware::{Cluster, ClusterAssumption, Link, LinkScope, NodePool};
+use crate::planner::hardware::{Cluster, ClusterAssumption, Gpu, Link, LinkScope, NodePool};
 use crate::planner::units::Bytes;
 
 /// Longest text of a cluster: a pasted node list may be large.
@@ -38,7 +41,9 @@ fn from_text(text: &str, place: &Pointer, catalogue: &HardwareCatalogue) -> Resu
         let detail = format!("expected at most {MAX_TEXT_BYTES} bytes, got {}", text.len());
         return Err(vec![FieldError::at(place, "out_of_range", detail)]);
     }
-    parse_text(text, catalogue).map_err(|e| vec![e.into_field_error(place)])
+    recognise(text, None, None, catalogue)
+        .map(|parsed| parsed.cluster)
+        .map_err(|e| vec![e.into_field_error(place)])
 }
 
 fn from_object(
@@ -50,6 +55,11 @@ fn from_object(
     let mut cluster = None;
     if let Some(mut fields) = Fields::of(value, place.clone(), &mut faults) {
         let pools = fields.raw("node_pools");
+        if fields.has("topology") {
+            cluster = read_topology(&mut fields, catalogue);
+            fields.finish();
+            return cluster.filter(|_| faults.is_empty()).ok_or(faults);
+        }
         match pools {
             Some(Value::Array(items)) if !items.is_empty() && items.len() <= MAX_POOLS => {
                 cluster = read_pools(&mut fields, items, catalogue);
@@ -71,6 +81,26 @@ fn from_object(
     match cluster {
         Some(cluster) if faults.is_empty() => checked(cluster).map_err(|e| vec![e.into_field_error(place)]),
         _ => Err(faults),
+    }
+}
+
+/// `{"topology": "<nvidia-smi topo -m>", "gpu": ..., "nodes": n}`
+fn read_topology(fields: &mut Fields<'_, '_>, catalogue: &HardwareCatalogue) -> Option<Cluster> {
+    let nodes = fields.whole("nodes", 1..=MAX_GPUS);
+    let gpu = if fields.has("gpu") { Some(fields.text("gpu", 120)?) } else { None };
+    let place = fields.place_of("topology");
+    let value = fields.required("topology")?;
+    let Value::String(text) = value else {
+        fields.push(wrong_type(&place, value, "the output of nvidia-smi topo -m"));
+        return None;
+    };
+    match parse_topology(text, gpu, nodes.unwrap_or(1), catalogue) {
+        Ok(cluster) => Some(cluster),
+        Err(error) => {
+            let at = if error.kind == ClusterErrorKind::UnknownGpu { fields.place_of("gpu") } else { place };
+            fields.push(error.into_field_error(&at));
+            None
+        }
     }
 }
 
@@ -275,6 +305,15 @@ pub(super) fn usual_pool(
     }
 }
 
+/// Make the pool one of slices: each an island of its own, with nothing but the host between them.
+pub(super) fn set_slices(pool: &mut NodePool, slice: Gpu, entry: &GpuEntry, catalogue: &HardwareCatalogue) {
+    let pcie = catalogue.pcie_of(entry);
+    pool.gpu = slice;
+    pool.island_gpus = 1;
+    pool.host_link = (pool.gpus_per_node > 1).then(|| pcie.clone());
+    pool.intra_link = pcie;
+}
+
 /// Put a link inside the node; its reach follows from its scope.
 pub(super) fn set_intra(pool: &mut NodePool, link: Link, entry: &GpuEntry, catalogue: &HardwareCatalogue) {
     if link.key == pool.intra_link.key {
@@ -293,6 +332,7 @@ pub(super) fn set_intra(pool: &mut NodePool, link: Link, entry: &GpuEntry, catal
 mod tests {
     use super::*;
     use crate::catalogue::hardware::catalogue;
+    use crate::ingest::cluster::parse_text;
     use serde_json::json;
 
     fn read(value: &Value) -> Result<Cluster, Vec<FieldError>> {

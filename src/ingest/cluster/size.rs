@@ -26,7 +26,11 @@ pub(super) fn size_of(
     entry: &GpuEntry,
     catalogue: &HardwareCatalogue,
 ) -> Result<Size, ClusterError> {
-    let (usual, why) = catalogue.usual_node_size(entry);
+    let (usual, why) = match catalogue.usual_node_size(entry) {
+        // Slices are counted, seven to a GPU at most.
+        (n, _) if said.mig.is_some() => (n.saturating_mul(7), format!("slices of the {n} GPUs of one node")),
+        usual => usual,
+    };
     let counter = Counter { said, entry, usual, why };
     let size = counter.size()?;
     match size.nodes.checked_mul(size.per_node) {
