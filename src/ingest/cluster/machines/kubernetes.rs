@@ -138,7 +138,7 @@ impl Reader<'_, '_> {
         }
         let empty = BTreeMap::new();
         let labels = node.metadata.labels.as_ref().unwrap_or(&empty);
-        let slices = self.slices(node);
+        let slices = slices_of(node);
         let Some(devices) = device_count(node) else {
             if slices.is_empty() {
                 self.without += 1;
@@ -178,7 +178,7 @@ impl Reader<'_, '_> {
             gpu: labelled.gpu.clone(),
             gpus,
             node_type,
-            clique: labels.get("nvidia.com/gpu.clique").filter(|c| !c.is_empty()).map(|c| c.to_string()),
+            clique: labels.get("nvidia.com/gpu.clique").filter(|c| !c.is_empty()).map(ToString::to_string),
             ports: None,
             host_memory: None,
             free_memory: None,
@@ -188,17 +188,6 @@ impl Reader<'_, '_> {
         }
         self.inventory.add(facts, 1);
         Ok(())
-    }
-
-    /// MIG resources of a node: profile and count.
-    fn slices(&self, node: &Node<'_>) -> Vec<((u64, u64), u64)> {
-        let Some(allocatable) = &node.status.allocatable else { return Vec::new() };
-        allocatable
-            .iter()
-            .filter_map(|(name, n)| {
-                Some((mig_profile(name.strip_prefix("nvidia.com/mig-")?)?, n.value().filter(|n| *n > 0)?))
-            })
-            .collect()
     }
 
     fn take_slices(&mut self, labels: &Labels<'_>, slices: &[((u64, u64), u64)]) -> Result<(), ClusterError> {
@@ -251,6 +240,17 @@ impl Reader<'_, '_> {
     }
 }
 
+/// MIG resources of a node: profile and count.
+fn slices_of(node: &Node<'_>) -> Vec<((u64, u64), u64)> {
+    let Some(allocatable) = &node.status.allocatable else { return Vec::new() };
+    allocatable
+        .iter()
+        .filter_map(|(name, n)| {
+            Some((mig_profile(name.strip_prefix("nvidia.com/mig-")?)?, n.value().filter(|n| *n > 0)?))
+        })
+        .collect()
+}
+
 struct Devices {
     allocatable: u64,
     capacity: u64,
@@ -280,7 +280,7 @@ fn product_label(labels: &Labels<'_>) -> (Option<String>, Option<String>) {
     ];
     let product = PRODUCTS.iter().find_map(|name| labels.get(*name)).map(|l| l.replace('_', "-"));
     // Only feature discovery prints the driver's figure; clouds round theirs.
-    let memory = labels.get("nvidia.com/gpu.memory").map(|m| m.to_string());
+    let memory = labels.get("nvidia.com/gpu.memory").map(ToString::to_string);
     (product, memory)
 }
 

@@ -26,7 +26,7 @@ pub(super) fn read(text: &str, site: &Site<'_>) -> Result<Cluster, ClusterError>
         let names: Vec<&str> = kinds.iter().map(|k| k.0).collect();
         if names.is_empty() {
             let labelled = site.product_of_caller("the resources have no accelerator_type, so it")?;
-            return Ok(checked_text(gpus, &labelled.entry.gpu.key, site)?);
+            return checked_text(gpus, &labelled.entry.gpu.key, site);
         }
         let message =
             format!("{gpus} GPUs of several kinds ({}): Ray does not say how many of each", names.join(", "));

@@ -7,6 +7,9 @@ use crate::planner::units::Bytes;
 
 const MAX_LINES: usize = 100_000;
 
+/// A GPU's name, and its total and free memory in MiB.
+type GpuLine = (String, Option<f64>, Option<f64>);
+
 /// Columns by their place.
 #[derive(Default)]
 struct Columns {
@@ -59,7 +62,7 @@ fn mib(cell: &str) -> Option<f64> {
 
 pub(super) fn read(text: &str, site: &Site<'_>) -> Result<Cluster, ClusterError> {
     let mut columns: Option<Columns> = None;
-    let mut nodes: Vec<Vec<(String, Option<f64>, Option<f64>)>> = vec![Vec::new()];
+    let mut nodes: Vec<Vec<GpuLine>> = vec![Vec::new()];
     let mut last_index: Option<u64> = None;
     for (i, line) in text.lines().enumerate() {
         if i >= MAX_LINES {
@@ -115,8 +118,6 @@ fn guess(cells: &[&str], site: &Site<'_>) -> Columns {
         cells.iter().enumerate().position(|(i, c)| Some(i) > name && mib(c).is_some_and(|m| m >= 4_096.0));
     Columns { index, name, total, free: None }
 }
-
-type GpuLine = (String, Option<f64>, Option<f64>);
 
 /// A node's GPUs; different products on one host are pools of their own.
 fn add_node<'c>(

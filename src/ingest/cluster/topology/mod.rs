@@ -263,7 +263,7 @@ impl Node<'_> {
 
     fn warn(&mut self, nvlinks: &[u8], crosses_sys: bool) {
         let mut warn = |code: &str, message: String| {
-            self.warnings.push(ClusterWarning { code: code.to_owned(), message })
+            self.warnings.push(ClusterWarning { code: code.to_owned(), message });
         };
         let gpus = self.matrix.gpus();
         let largest = self.islands.first().map_or(0, Vec::len);
