@@ -70,5 +70,5 @@ fn cache_sizes_are_near_what_engines_printed() {
     let group = |name: &str| report.groups.iter().find(|g| g.name == name).expect("a group");
     let uniform = group("complete, uniform, vllm V1");
     assert!(uniform.median < 0.03, "{uniform:?}");
-    assert!(report.failures.1 * 10 >= report.failures.0 * 6, "{:?}", report.failures);
+    assert!(report.failures.1 * 2 >= report.failures.0, "{:?}", report.failures);
 }

@@ -275,6 +275,8 @@ fn read_engine(mut engine: Fields<'_, '_>) -> EngineSettings {
         enforce_eager: engine.flag("enforce_eager").unwrap_or(false),
         num_speculative_tokens: engine.whole("num_speculative_tokens", bounds::DRAFT_TOKENS).unwrap_or(0),
         pp_layer_partition: engine.wholes("pp_layer_partition", bounds::STAGE_LAYERS, bounds::STAGES),
+        swa_full_tokens_ratio: engine.number("swa_full_tokens_ratio", 0.001..=1.0),
+        mamba_full_memory_ratio: engine.number("mamba_full_memory_ratio", 0.001..=100.0),
         ..EngineSettings::defaults_of(&name, &version)
     };
     engine.finish();

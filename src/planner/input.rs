@@ -57,6 +57,10 @@ pub struct EngineSettings {
     pub num_speculative_tokens: u64,
     /// Layers of each pipeline stage, given outright (`VLLM_PP_LAYER_PARTITION`).
     pub pp_layer_partition: Option<Vec<u64>>,
+    /// SGLang: tokens of the window pool, as a share of those of the full pool.
+    pub swa_full_tokens_ratio: Option<f64>,
+    /// SGLang: bytes of recurrent states for one byte of keys and values.
+    pub mamba_full_memory_ratio: Option<f64>,
 }
 
 impl EngineSettings {
@@ -81,6 +85,8 @@ impl EngineSettings {
             enforce_eager: false,
             num_speculative_tokens: 0,
             pp_layer_partition: None,
+            swa_full_tokens_ratio: None,
+            mamba_full_memory_ratio: None,
         }
     }
 }

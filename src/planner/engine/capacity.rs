@@ -6,6 +6,7 @@ use crate::planner::model::dtype::KvDtype;
 use crate::planner::units::{Bytes, Tokens};
 
 use super::ResolvedSettings;
+use super::pools::Pools;
 
 /// How many blocks of a group one request takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,6 +102,8 @@ pub struct CacheLayout {
     pub token_figure: TokenFigure,
     /// Format in which the backend stores the cache.
     pub stored_dtype: KvDtype,
+    /// Pools of fixed proportions, in engines that have no shared blocks.
+    pub pools: Option<Pools>,
 }
 
 /// How an engine turns blocks into the tokens it prints.
@@ -157,6 +160,9 @@ impl CacheLayout {
         settings: &ResolvedSettings,
     ) -> Result<CacheCapacity, CacheTooSmall> {
         let length = settings.max_model_len;
+        if let Some(pools) = &self.pools {
+            return pools.capacity(kv_bytes, &self.block_bytes, length);
+        }
         let per_request = self.blocks_for(length);
         let mut fewest: Option<(usize, u64)> = None;
         for (stage, (have, block)) in kv_bytes.iter().zip(&self.block_bytes).enumerate() {
@@ -220,6 +226,9 @@ impl CacheLayout {
     /// Sequences of `context` tokens that `blocks` hold, as a fraction: the engine's own "maximum concurrency".
     #[must_use]
     pub fn sequences_at(&self, blocks: u64, context: Tokens) -> f64 {
+        if let Some(pools) = &self.pools {
+            return pools.sequences_at(blocks, &self.block_bytes, context);
+        }
         match self.blocks_for(context) {
             0 => 0.0,
             per_request => ratio(blocks, per_request),
@@ -229,6 +238,9 @@ impl CacheLayout {
     /// The longest single sequence, at most `limit`, that `blocks` hold beside the reserved ones.
     #[must_use]
     pub fn longest_sequence(&self, blocks: u64, limit: Tokens) -> Tokens {
+        if let Some(pools) = &self.pools {
+            return pools.tokens(blocks).min(limit);
+        }
         let free = blocks.saturating_sub(self.reserved_blocks);
         if self.blocks_for(limit) <= free {
             return limit;
@@ -288,6 +300,7 @@ mod tests {
             state_bytes: vec![Bytes::ZERO],
             token_figure: TokenFigure::ConcurrencyTimesLength,
             stored_dtype: KvDtype::Bf16,
+            pools: None,
         }
     }
 

@@ -25,6 +25,18 @@ impl Item {
     pub const fn exact(bytes: Bytes, source: &'static str) -> Self {
         Self { bytes, low: bytes, high: bytes, basis: Basis::Calibrated, source }
     }
+
+    /// A figure fitted to measurements, with the factors of its interval.
+    #[must_use]
+    pub fn fitted(bytes: f64, (low, high): (f64, f64), source: &'static str) -> Self {
+        Self {
+            bytes: Bytes::from_f64(bytes),
+            low: Bytes::from_f64(bytes * low),
+            high: Bytes::from_f64(bytes * high),
+            basis: Basis::Calibrated,
+            source,
+        }
+    }
 }
 
 /// Memory of one GPU of a stage that is neither loaded weights nor cache.

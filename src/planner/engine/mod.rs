@@ -4,11 +4,16 @@
 //! which stage, how is the cache laid out, and what else takes memory. Everything is pure arithmetic over
 //! kinds of layers; nothing loops over tokens or GPUs.
 
+pub mod activation;
 pub mod capacity;
 pub mod divisions;
 pub mod memory;
+pub mod pools;
 pub mod refusal;
+pub mod rows;
 pub mod settings;
+pub mod sglang;
+pub mod tensorrt_llm;
 pub mod vllm;
 
 use std::ops::Range;
@@ -108,6 +113,8 @@ static ENGINES: &[&dyn EngineRules] = &[
     &vllm::V0_12,
     &vllm::V0_10,
     &vllm::V0_6,
+    &sglang::V0_5,
+    &tensorrt_llm::V1_2,
 ];
 
 /// Every known set of rules as (name, version), newest first within a name.
@@ -192,6 +199,8 @@ mod tests {
         }
         assert!(rules("vllm", "0.0.1").is_err());
         assert!(rules("vllm", "banana").is_err());
+        assert!(rules("SGLang", "").is_ok_and(|r| r.name() == "sglang"));
+        assert!(rules("trtllm", "1.3.0rc2").is_ok_and(|r| r.name() == "tensorrt-llm"));
         assert!(rules("ollama", "1").is_err_and(|e| e.known.iter().any(|k| k == "vllm 0.33")));
     }
 

@@ -1,9 +1,11 @@
 //! Engine settings with every default filled in.
 
-use crate::planner::estimate::Assumption;
-use crate::planner::model::dtype::KvDtype;
+use crate::planner::estimate::{Assumption, AssumptionValue};
+use crate::planner::model::ModelSpec;
+use crate::planner::model::dtype::{Dtype, KvDtype};
 
 use super::divisions::Division;
+use super::{Refusal, RefusalCode};
 use crate::planner::units::{Bytes, Tokens};
 
 /// What the engine runs with, after its own defaults for this model and GPU.
@@ -38,9 +40,50 @@ pub struct ResolvedSettings {
     pub enforce_eager: bool,
     pub num_speculative_tokens: u64,
     pub pp_layer_partition: Option<Vec<u64>>,
+    /// Share of the window pool and ratio of the state pool, in engines with pools of fixed proportions.
+    pub swa_full_tokens_ratio: Option<f64>,
+    pub mamba_full_memory_ratio: Option<f64>,
     /// Sizes of the model that ranks must divide, in the order in which the engine meets them: read off the ledger once,
     /// since a search asks for thousands of shapes.
     pub divisions: Vec<Division>,
     /// Choices that were made for the caller, for the answer.
     pub assumptions: Vec<Assumption>,
+}
+
+/// The cache format of a model that says nothing: the one it computes in.
+#[must_use]
+pub const fn own_kv_dtype(model: &ModelSpec) -> KvDtype {
+    match model.dtype {
+        Dtype::Fp32 => KvDtype::Fp32,
+        Dtype::Fp16 => KvDtype::Fp16,
+        _ => KvDtype::Bf16,
+    }
+}
+
+/// The knob of memory as given or by default, in (0, 1].
+///
+/// # Errors
+/// A [`Refusal`] for any other number.
+pub fn utilization(name: &str, given: Option<f64>, default: f64) -> Result<f64, Refusal> {
+    let value = given.unwrap_or(default);
+    if value > 0.0 && value <= 1.0 {
+        return Ok(value);
+    }
+    Err(Refusal::new(RefusalCode::SettingInvalid, format!("{name} must lie in (0, 1], not {value}")))
+}
+
+/// The assumption that names the rules used.
+#[must_use]
+pub fn rules_assumption(engine: &str, rules: &str, asked: &str) -> Assumption {
+    Assumption {
+        name: "engine_rules".to_owned(),
+        value: AssumptionValue::Text(format!("{engine} {rules}")),
+        unit: String::new(),
+        source: if asked.is_empty() {
+            "the newest rules known".to_owned()
+        } else {
+            format!("the newest rules that are not newer than the version asked for ({asked})")
+        },
+        given: false,
+    }
 }

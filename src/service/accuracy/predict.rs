@@ -173,6 +173,11 @@ pub fn items(budget: &MemoryBudget) -> String {
 
 fn shape(row: &MemoryRow) -> Shape {
     let (tp, dp) = (row.tp.unwrap_or(1), row.dp.unwrap_or(1));
+    if row.engine == "sglang" && dp > 1 && row.gpu_count == row.tp && tp.is_multiple_of(dp) {
+        // SGLang's TP counts all ranks: its attention groups divide them
+        let tp = tp.checked_div(dp).unwrap_or(1);
+        return Shape { tp, pp: row.pp.unwrap_or(1), ep: 1, attention_dp: dp, dcp: 1 };
+    }
     let expert_parallel = row.ep == Some(true);
     let attention_dp = if expert_parallel { dp } else { 1 };
     let ep = if expert_parallel { tp.saturating_mul(dp) } else { 1 };

@@ -9,6 +9,7 @@ use super::backend::{self, Traits};
 use super::groups::{self, Bucket};
 use super::pages::{self, Page, PageRules};
 use crate::planner::engine::capacity::{CacheGroup, GroupMember, TokenFigure};
+use crate::planner::engine::rows;
 use crate::planner::engine::{CacheLayout, Refusal, RefusalCode, ResolvedSettings};
 use crate::planner::hardware::Gpu;
 use crate::planner::layout::Shape;
@@ -98,6 +99,7 @@ pub fn layout(
             TokenFigure::BlocksPerGroup { shards: shape.dcp }
         },
         stored_dtype: stored,
+        pools: None,
     })
 }
 
@@ -129,7 +131,7 @@ fn page_rules(
     }
     let caches = || model.kinds.iter().flat_map(|k| &k.caches);
     let states = || caches().filter_map(|c| if let LayerCache::State(s) = c { Some(s) } else { None });
-    let largest = states().map(|s| pages::state_bytes(s, tp, rules.draft_tokens)).max().unwrap_or(0);
+    let largest = states().map(|s| rows::state_bytes(s, tp, rules.draft_tokens)).max().unwrap_or(0);
     if let Some(row) = caches().find_map(|c| attention_row(c, tp, stored)).filter(|row| *row > 0) {
         let mut unit = if traits.latent { rules.block.max(128) } else { rules.block }.max(1);
         if settings.prefix_caching {
@@ -151,11 +153,9 @@ fn page_rules(
 fn attention_row(cache: &LayerCache, tp: u64, stored: KvDtype) -> Option<u64> {
     match cache {
         LayerCache::Heads { kv_heads, key_size, value_size, .. } => {
-            Some(pages::heads_row(pages::heads_on_rank(*kv_heads, tp), *key_size, *value_size, stored))
+            Some(rows::heads_row(rows::heads_on_rank(*kv_heads, tp), *key_size, *value_size, stored))
         }
-        LayerCache::Latent { kv_lora_rank, rope, .. } => {
-            Some(pages::latent_row(*kv_lora_rank, *rope, stored))
-        }
+        LayerCache::Latent { kv_lora_rank, rope, .. } => Some(rows::latent_row(*kv_lora_rank, *rope, stored)),
         LayerCache::Indexer { .. } | LayerCache::Compressed { .. } | LayerCache::State(_) => None,
     }
 }
@@ -219,14 +219,14 @@ fn by_stage(counted: &[groups::Counted], stages: usize) -> (Vec<Bytes>, Vec<Byte
 
 /// Bytes of one token over all layers, one copy.
 fn logical_token_bytes(model: &ModelSpec, stored: KvDtype) -> Bytes {
-    let rows: Vec<f64> = model
+    let row_bytes: Vec<f64> = model
         .kinds
         .iter()
         .map(|kind| {
             kind.caches
                 .iter()
                 .map(|cache| match cache {
-                    LayerCache::Indexer { head_size } => Bytes(pages::indexer_row(*head_size)).as_f64(),
+                    LayerCache::Indexer { head_size } => Bytes(rows::indexer_row(*head_size)).as_f64(),
                     LayerCache::Compressed { .. } => {
                         let rules = PageRules {
                             tp: 1,
@@ -247,7 +247,7 @@ fn logical_token_bytes(model: &ModelSpec, stored: KvDtype) -> Bytes {
                 .sum()
         })
         .collect();
-    Bytes::from_f64(model.layers.iter().map(|kind| rows.get(*kind).copied().unwrap_or(0.0)).sum())
+    Bytes::from_f64(model.layers.iter().map(|kind| row_bytes.get(*kind).copied().unwrap_or(0.0)).sum())
 }
 
 /// KV heads on a rank: 1 for latents, the most that any layer has otherwise, 0 without attention.
@@ -257,7 +257,7 @@ fn kv_heads_per_rank(model: &ModelSpec, tp: u64) -> u64 {
         .iter()
         .flat_map(|k| &k.caches)
         .map(|cache| match cache {
-            LayerCache::Heads { kv_heads, .. } => pages::heads_on_rank(*kv_heads, tp),
+            LayerCache::Heads { kv_heads, .. } => rows::heads_on_rank(*kv_heads, tp),
             LayerCache::Latent { .. } | LayerCache::Compressed { .. } => 1,
             LayerCache::Indexer { .. } | LayerCache::State(_) => 0,
         })

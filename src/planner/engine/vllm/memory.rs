@@ -8,19 +8,16 @@ use std::ops::Range;
 
 use super::Vllm;
 use super::backend::Generation;
+use crate::planner::engine::activation;
 use crate::planner::engine::{Item, MemoryBudget, ResolvedSettings, StageItems};
-use crate::planner::estimate::Basis;
 use crate::planner::hardware::Gpu;
 use crate::planner::layout::Shape;
 use crate::planner::model::ModelSpec;
 use crate::planner::model::dtype::Dtype;
-use crate::planner::model::ledger::{Cut, Role, Sharing, Tensor};
+use crate::planner::model::ledger::{Cut, Role, Tensor};
 use crate::planner::model::sharded::StageWeights;
 use crate::planner::units::Bytes;
 
-/// What the allocator adds to the tensors of a layer's peak: fragments and short-lived copies (fitted: 0.9 GiB at 8192 tokens
-/// of Qwen3-30B-A3B against 0.62 computed, 0.65 of Qwen3-8B at TP=2 against 0.53).
-const LAYER_PEAK: f64 = 1.25;
 /// A vision or audio encoder's profile run with its cached outputs (Qwen3.5-27B TP=4: 0.9 GiB over the layers').
 const ENCODER_GIB: f64 = 0.9;
 /// Runtime memory that appears after the first measurement.
@@ -46,14 +43,14 @@ pub fn budget(
 ) -> MemoryBudget {
     let utilization = settings.gpu_memory_utilization;
     let last = stages.len().saturating_sub(1);
-    let token_bytes = token_bytes_by_kind(model, shape);
+    let token_bytes = activation::token_bytes_by_kind(model, shape);
     let items = stages
         .iter()
         .zip(weights)
         .enumerate()
         .map(|(i, (layers, weights))| StageItems {
             buffers: buffers(model, shape, gpu, layers, weights),
-            activation: activation(release, model, settings, layers, &token_bytes, (i == 0, i == last)),
+            activation: profile_run(release, model, settings, layers, &token_bytes, (i == 0, i == last)),
             runtime: runtime(release, shape),
             cuda_graph: if release.graphs_in_budget {
                 graphs(settings, layers.len())
@@ -119,46 +116,9 @@ fn added_after_loading(tensor: &Tensor, shape: &Shape, gpu: &Gpu) -> u64 {
     padded.on_rank(shape).bytes.saturating_sub(tensor.on_rank(shape).bytes)
 }
 
-/// Bytes of one token's activations in the widest half of a layer, by kind: residual, normed and hidden rows, and all that
-/// its projections give out and take in on one rank, in 16 bit.
-fn token_bytes_by_kind(model: &ModelSpec, shape: &Shape) -> Vec<u64> {
-    let residual = model.hidden_size.saturating_mul(3);
-    model
-        .kinds
-        .iter()
-        .map(|kind| {
-            let (mut mixer, mut feed_forward) = (0_u64, 0_u64);
-            for tensor in kind.tensors.iter().filter(|t| t.is_matmul) {
-                let width = width(tensor, shape);
-                match tensor.role {
-                    Role::Attention | Role::KvProjection | Role::Indexer | Role::StateMixer => {
-                        mixer = mixer.saturating_add(width);
-                    }
-                    Role::DenseFeedForward | Role::RoutedExperts | Role::SharedExpert | Role::Router => {
-                        feed_forward = feed_forward.saturating_add(width);
-                    }
-                    Role::Embedding | Role::LmHead | Role::Norm | Role::Tower => {}
-                }
-            }
-            residual.saturating_add(mixer.max(feed_forward)).saturating_mul(2)
-        })
-        .collect()
-}
-
-/// Elements that one token brings in and out of a projection on one rank; inputs only where the rank holds a share of them.
-fn width(tensor: &Tensor, shape: &Shape) -> u64 {
-    let on_rank = tensor.on_rank(shape);
-    let inputs = if tensor.inputs.cut == Cut::Whole { 0 } else { on_rank.cols };
-    let one = on_rank.rows.saturating_add(inputs);
-    match tensor.sharing {
-        Sharing::Experts => one.saturating_mul(tensor.active_copies),
-        Sharing::Tensor | Sharing::SharedExperts => one,
-    }
-}
-
 /// The profile run: `Q` tokens through the layers, then on the last stage the sampler over `min(max_num_seqs, Q)` rows of
 /// the vocabulary in fp32; the peak is the larger. The outputs of an encoder's run, on the first stage, stay during the layers'.
-fn activation(
+fn profile_run(
     release: &Vllm,
     model: &ModelSpec,
     settings: &ResolvedSettings,
@@ -167,19 +127,11 @@ fn activation(
     (first, last): (bool, bool),
 ) -> Item {
     let tokens = settings.max_num_batched_tokens;
-    let widest = model
-        .layers
-        .get(layers.clone())
-        .unwrap_or(&[])
-        .iter()
-        .filter_map(|kind| token_bytes.get(*kind).copied())
-        .max()
-        .unwrap_or(0);
-    let of_layers = (Bytes(widest) * tokens).as_f64() * LAYER_PEAK;
+    let of_layers = activation::layer_peak(model, layers, token_bytes, tokens);
     let rows = settings.max_num_seqs.min(tokens);
     let logits = Bytes(rows.saturating_mul(model.vocab_size).saturating_mul(4)).as_f64();
     let of_sampler = if last { logits * release.sampler_copies } else { 0.0 };
-    let encoder = first && !settings.language_model_only && has_tower(model);
+    let encoder = first && !settings.language_model_only && activation::has_tower(model);
     let of_encoder = if encoder { Bytes::from_gib(ENCODER_GIB).as_f64() } else { 0.0 };
     let of_layers = of_layers + of_encoder;
     let source = match (of_sampler > of_layers, encoder) {
@@ -191,17 +143,13 @@ fn activation(
         }
         (false, true) => "layer peak of the profile run, and an encoder's run (fitted to start-up logs)",
     };
-    estimate(of_layers.max(of_sampler), (0.6, 1.6), source)
-}
-
-fn has_tower(model: &ModelSpec) -> bool {
-    model.head.iter().any(|t| t.role == Role::Tower)
+    Item::fitted(of_layers.max(of_sampler), (0.6, 1.6), source)
 }
 
 fn runtime(release: &Vllm, shape: &Shape) -> Item {
     let further = if release.collectives_in_budget { shape.tp.saturating_sub(1).min(7) } else { 0 };
     let gib = Bytes(further).as_f64().mul_add(COLLECTIVE_GIB, RUNTIME_GIB);
-    estimate(
+    Item::fitted(
         Bytes::from_gib(gib).as_f64(),
         (0.2, 2.0),
         if further > 0 {
@@ -225,7 +173,7 @@ fn graphs(settings: &ResolvedSettings, layers: usize) -> Item {
     }
     let count = capture_sizes(settings.max_num_seqs).saturating_mul(layers as u64);
     let mib = Bytes(count).as_f64() * GRAPH_MIB;
-    estimate(
+    Item::fitted(
         mib * 1_048_576.0,
         (0.5, 2.5),
         "CUDA graphs: captured sizes x layers of the stage x 0.3 MiB (start-up logs of 0.10 to 0.26)",
@@ -242,21 +190,11 @@ fn outside(release: &Vllm, shape: &Shape, settings: &ResolvedSettings, stages: &
         let layers = stages.iter().map(ExactSizeIterator::len).max().unwrap_or(0);
         graphs(settings, layers).bytes
     };
-    estimate(
+    Item::fitted(
         Bytes::from_gib(CONTEXT_GIB + collectives).as_f64() + graphs.as_f64(),
         (0.6, 1.8),
         "CUDA context, communicators and whatever the release leaves outside the budget (start-up logs)",
     )
-}
-
-fn estimate(bytes: f64, (low, high): (f64, f64), source: &'static str) -> Item {
-    Item {
-        bytes: Bytes::from_f64(bytes),
-        low: Bytes::from_f64(bytes * low),
-        high: Bytes::from_f64(bytes * high),
-        basis: Basis::Calibrated,
-        source,
-    }
 }
 
 #[cfg(test)]

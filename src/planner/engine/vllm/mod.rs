@@ -11,7 +11,7 @@ mod pages;
 mod refuse;
 mod release;
 mod resolve;
-mod split;
+pub(super) mod split;
 
 use std::ops::Range;
 

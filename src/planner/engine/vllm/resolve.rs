@@ -2,13 +2,13 @@
 
 use super::Vllm;
 use crate::planner::engine::divisions;
+use crate::planner::engine::settings;
 use crate::planner::engine::{Refusal, RefusalCode, ResolvedSettings};
-use crate::planner::estimate::{Assumption, AssumptionValue};
 use crate::planner::hardware::Gpu;
 use crate::planner::input::EngineSettings;
 use crate::planner::model::ModelSpec;
 use crate::planner::model::cache::LayerCache;
-use crate::planner::model::dtype::{Dtype, KvDtype};
+use crate::planner::model::dtype::KvDtype;
 use crate::planner::units::{Bytes, Tokens};
 
 const GIB: u64 = 1 << 30;
@@ -16,25 +16,23 @@ const GIB: u64 = 1 << 30;
 /// Fill in every default. Memory classes of the step size: `engine/arg_utils.py` `get_batch_defaults`.
 pub fn resolve(
     rules: &Vllm,
-    settings: &EngineSettings,
+    asked: &EngineSettings,
     model: &ModelSpec,
     gpu: &Gpu,
 ) -> Result<ResolvedSettings, Refusal> {
-    let utilization = settings.gpu_memory_utilization.unwrap_or(rules.default_utilization);
-    if !(utilization > 0.0 && utilization <= 1.0) {
-        return Err(Refusal::new(
-            RefusalCode::SettingInvalid,
-            format!("gpu_memory_utilization must lie in (0, 1], not {utilization}"),
-        ));
-    }
-    let max_model_len = settings.max_model_len.unwrap_or(model.context_length).max(1);
+    let utilization = settings::utilization(
+        "gpu_memory_utilization",
+        asked.gpu_memory_utilization,
+        rules.default_utilization,
+    )?;
+    let max_model_len = asked.max_model_len.unwrap_or(model.context_length).max(1);
     let (tokens, seqs) = batch_defaults(rules, gpu);
-    let max_num_seqs = settings.max_num_seqs.unwrap_or(seqs).max(1);
-    let max_num_batched_tokens = settings
+    let max_num_seqs = asked.max_num_seqs.unwrap_or(seqs).max(1);
+    let max_num_batched_tokens = asked
         .max_num_batched_tokens
         .unwrap_or_else(|| tokens.min(max_num_seqs.saturating_mul(max_model_len)))
         .max(1);
-    let (kv_dtype, kv_dtype_declared) = kv_dtype(rules, &settings.kv_cache_dtype, model)?;
+    let (kv_dtype, kv_dtype_declared) = kv_dtype(rules, &asked.kv_cache_dtype, model)?;
     Ok(ResolvedSettings {
         engine: "vllm",
         rules_version: rules.version,
@@ -42,33 +40,26 @@ pub fn resolve(
         utilization_automatic: false,
         kv_dtype,
         kv_dtype_declared,
-        kv_dtype_given: !matches!(settings.kv_cache_dtype.as_str(), "" | "auto"),
+        kv_dtype_given: !matches!(asked.kv_cache_dtype.as_str(), "" | "auto"),
         max_model_len: Tokens(max_model_len),
         max_num_seqs,
         max_num_batched_tokens,
-        block_size: settings.block_size.filter(|b| *b > 0),
-        kv_cache_memory_bytes: settings.kv_cache_memory_bytes,
-        quantization: settings.quantization.clone(),
-        async_scheduling: settings.async_scheduling.unwrap_or(true),
-        prefix_caching: settings
+        block_size: asked.block_size.filter(|b| *b > 0),
+        kv_cache_memory_bytes: asked.kv_cache_memory_bytes,
+        quantization: asked.quantization.clone(),
+        async_scheduling: asked.async_scheduling.unwrap_or(true),
+        prefix_caching: asked
             .enable_prefix_caching
             .unwrap_or(rules.hybrid_prefix_caching || !has_states(model)),
-        disable_hybrid_kv_cache_manager: settings.disable_hybrid_kv_cache_manager,
-        language_model_only: settings.language_model_only,
-        enforce_eager: settings.enforce_eager,
-        num_speculative_tokens: settings.num_speculative_tokens,
-        pp_layer_partition: settings.pp_layer_partition.clone(),
-        divisions: divisions::of_model(model, settings.language_model_only),
-        assumptions: vec![Assumption {
-            name: "engine_rules".to_owned(),
-            value: AssumptionValue::Text(format!("vllm {}", rules.version)),
-            unit: String::new(),
-            source: format!(
-                "newest rules that are not newer than the version asked for ({})",
-                settings.version
-            ),
-            given: false,
-        }],
+        disable_hybrid_kv_cache_manager: asked.disable_hybrid_kv_cache_manager,
+        language_model_only: asked.language_model_only,
+        enforce_eager: asked.enforce_eager,
+        num_speculative_tokens: asked.num_speculative_tokens,
+        pp_layer_partition: asked.pp_layer_partition.clone(),
+        swa_full_tokens_ratio: None,
+        mamba_full_memory_ratio: None,
+        divisions: divisions::of_model(model, asked.language_model_only),
+        assumptions: vec![settings::rules_assumption("vllm", rules.version, &asked.version)],
     })
 }
 
@@ -90,11 +81,7 @@ fn has_states(model: &ModelSpec) -> bool {
 
 /// The cache format: the caller's, else what the checkpoint declares, else the model's own.
 fn kv_dtype(rules: &Vllm, text: &str, model: &ModelSpec) -> Result<(KvDtype, bool), Refusal> {
-    let own = match model.dtype {
-        Dtype::Fp32 => KvDtype::Fp32,
-        Dtype::Fp16 => KvDtype::Fp16,
-        _ => KvDtype::Bf16,
-    };
+    let own = settings::own_kv_dtype(model);
     let declared = model.declared_kv_dtype.filter(|_| rules.declared_kv_dtype);
     let asked = match text {
         "" | "auto" => return Ok(declared.map_or((own, false), |d| (d, true))),

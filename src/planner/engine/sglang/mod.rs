@@ -1,0 +1,326 @@
+//! SGLang: pools of fixed proportions, in a share of the memory that was free before loading.
+//!
+//! Read from the 0.5.23 package (`sglang/srt`). TP here is the attention width: an instance with attention DP has
+//! `TP x attention DP` ranks, which SGLang calls its TP size.
+
+mod fraction;
+
+use std::ops::Range;
+
+use super::pools::{self, PoolRules, StateSizing};
+use super::settings::{self, own_kv_dtype, rules_assumption};
+use super::{
+    CacheLayout, EngineRules, Item, MemoryBudget, Refusal, RefusalCode, ResolvedSettings, StageItems,
+    activation, divisions,
+};
+use crate::planner::hardware::Gpu;
+use crate::planner::input::EngineSettings;
+use crate::planner::layout::Shape;
+use crate::planner::model::ModelSpec;
+use crate::planner::model::cache::LayerCache;
+use crate::planner::model::dtype::KvDtype;
+use crate::planner::model::sharded::StageWeights;
+use crate::planner::units::{Bytes, Tokens};
+
+/// The rules of one range of releases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sglang {
+    version: &'static str,
+}
+
+/// SGLang 0.5.
+pub static V0_5: Sglang = Sglang { version: "0.5" };
+
+/// Tokens of the window pool for one of the full pool (`server_args.py`; DeepSeek-V4 has its own).
+const WINDOW_SHARE: f64 = 0.8;
+const COMPRESSED_WINDOW_SHARE: f64 = 0.1;
+/// Bytes of states for one byte of keys and values.
+const STATE_RATIO: f64 = 0.9;
+/// States of a running request, and of one whose prefixes are not kept.
+const STATES_PER_REQUEST: u64 = 3;
+/// The least that the engine takes when the caller gives no limit on running requests.
+const RUNNING_REQUESTS: u64 = 2048;
+/// Multimodal cache on the GPU.
+const MULTIMODAL_BYTES: u64 = 100_000_000;
+/// CUDA context and libraries, before anything is measured.
+const CONTEXT_GIB: f64 = 0.6;
+/// Communicators, set up before the free memory is measured.
+const COLLECTIVES_GIB: f64 = 0.9;
+/// Memory beside weights that is there when the pool is sized.
+const RUNTIME_GIB: f64 = 0.2;
+
+impl EngineRules for Sglang {
+    fn name(&self) -> &'static str {
+        "sglang"
+    }
+
+    fn version(&self) -> &'static str {
+        self.version
+    }
+
+    fn resolve(
+        &self,
+        asked: &EngineSettings,
+        model: &ModelSpec,
+        gpu: &Gpu,
+    ) -> Result<ResolvedSettings, Refusal> {
+        let defaults = fraction::defaults(gpu);
+        let chunk = asked.max_num_batched_tokens.unwrap_or(defaults.chunk);
+        let automatic = fraction::automatic(gpu, model, &Shape::new(1, 1), chunk, asked.max_num_seqs);
+        let fraction = settings::utilization("mem_fraction_static", asked.gpu_memory_utilization, automatic)?;
+        let (kv_dtype, kv_dtype_declared) = kv_dtype(&asked.kv_cache_dtype, model)?;
+        Ok(ResolvedSettings {
+            engine: "sglang",
+            rules_version: self.version,
+            gpu_memory_utilization: fraction,
+            utilization_automatic: asked.gpu_memory_utilization.is_none(),
+            kv_dtype,
+            kv_dtype_declared,
+            kv_dtype_given: !matches!(asked.kv_cache_dtype.as_str(), "" | "auto"),
+            max_model_len: Tokens(asked.max_model_len.unwrap_or(model.context_length).max(1)),
+            max_num_seqs: asked.max_num_seqs.unwrap_or(RUNNING_REQUESTS).max(1),
+            max_num_batched_tokens: chunk.max(1),
+            block_size: asked.block_size.filter(|page| *page > 0),
+            kv_cache_memory_bytes: asked.kv_cache_memory_bytes,
+            quantization: asked.quantization.clone(),
+            async_scheduling: asked.async_scheduling.unwrap_or(true),
+            prefix_caching: asked.enable_prefix_caching.unwrap_or(true),
+            disable_hybrid_kv_cache_manager: asked.disable_hybrid_kv_cache_manager,
+            language_model_only: asked.language_model_only,
+            enforce_eager: asked.enforce_eager,
+            num_speculative_tokens: asked.num_speculative_tokens,
+            pp_layer_partition: asked.pp_layer_partition.clone(),
+            swa_full_tokens_ratio: asked.swa_full_tokens_ratio,
+            mamba_full_memory_ratio: asked.mamba_full_memory_ratio,
+            divisions: divisions::of_model(model, asked.language_model_only),
+            assumptions: vec![rules_assumption("sglang", self.version, &asked.version)],
+        })
+    }
+
+    fn refuse(
+        &self,
+        model: &ModelSpec,
+        shape: &Shape,
+        _gpu: &Gpu,
+        settings: &ResolvedSettings,
+    ) -> Option<Refusal> {
+        sizes(shape).or_else(|| experts(model, shape)).or_else(|| {
+            let heads = |s: &Shape| model.query_heads.is_multiple_of(s.tp);
+            if heads(shape) {
+                return divisions::first_broken(&settings.divisions, shape, heads);
+            }
+            let legal = |s: &Shape| heads(s) && settings.divisions.iter().all(|d| d.allows(s));
+            Some(
+                Refusal::new(
+                    RefusalCode::QueryHeadsNotDivisible,
+                    format!(
+                        "{} query heads do not split evenly over an attention width of {}",
+                        model.query_heads, shape.tp
+                    ),
+                )
+                .nearest(divisions::nearest_tp(shape, legal)),
+            )
+        })
+    }
+
+    fn pipeline_split(
+        &self,
+        layers: usize,
+        pp: u64,
+        settings: &ResolvedSettings,
+    ) -> Option<Vec<Range<usize>>> {
+        super::vllm::split::stages(layers, pp, settings.pp_layer_partition.as_deref())
+    }
+
+    fn cache_layout(
+        &self,
+        model: &ModelSpec,
+        shape: &Shape,
+        gpu: &Gpu,
+        settings: &ResolvedSettings,
+        stages: &[Range<usize>],
+    ) -> Result<CacheLayout, Refusal> {
+        let compressed = has(model, |c| matches!(c, LayerCache::Compressed { .. }));
+        let sparse = has(model, |c| matches!(c, LayerCache::Indexer { .. }));
+        let share = if compressed { COMPRESSED_WINDOW_SHARE } else { WINDOW_SHARE };
+        let per_request = if settings.prefix_caching { STATES_PER_REQUEST } else { 1 };
+        let rules = PoolRules {
+            page: settings.block_size.unwrap_or_else(|| page(model, gpu, compressed, sparse)),
+            stored: if sparse && settings.kv_dtype == KvDtype::Fp8 {
+                KvDtype::Fp8DsMla
+            } else {
+                settings.kv_dtype
+            },
+            heads,
+            window_share: settings.swa_full_tokens_ratio.unwrap_or(share),
+            states: (
+                StateSizing::Ratio(settings.mamba_full_memory_ratio.unwrap_or(STATE_RATIO)),
+                per_request.saturating_add(settings.num_speculative_tokens),
+            ),
+            draft_tokens: 0,
+        };
+        Ok(pools::layout(model, shape, stages, &rules))
+    }
+
+    fn memory(
+        &self,
+        model: &ModelSpec,
+        shape: &Shape,
+        gpu: &Gpu,
+        settings: &ResolvedSettings,
+        stages: &[Range<usize>],
+        weights: &[StageWeights],
+    ) -> MemoryBudget {
+        let chunk = settings.max_num_batched_tokens;
+        let fraction = if settings.utilization_automatic {
+            fraction::automatic(gpu, model, shape, chunk, None)
+        } else {
+            settings.gpu_memory_utilization
+        };
+        let collectives = if shape.gpus() > 1 { COLLECTIVES_GIB } else { 0.0 };
+        let free = gpu.memory_bytes - Bytes::from_gib(CONTEXT_GIB + collectives);
+        let multimodal = if activation::has_tower(model) { Bytes(MULTIMODAL_BYTES) } else { Bytes::ZERO };
+        let items = weights.iter().map(|w| StageItems {
+            buffers: Item::exact(w.buffer_bytes, "position tables"),
+            activation: Item::none(
+                "SGLang measures no activations: they live in the rest, 1 - mem_fraction_static",
+            ),
+            runtime: Item::fitted(
+                Bytes::from_gib(RUNTIME_GIB).as_f64(),
+                (0.3, 3.0),
+                "memory beside weights that is taken when the pool is sized (start-up logs)",
+            ),
+            cuda_graph: Item::none("SGLang captures graphs in the rest, 1 - mem_fraction_static"),
+        });
+        MemoryBudget {
+            budget: Bytes::from_f64(free.as_f64() * fraction) - multimodal,
+            utilization: fraction,
+            share_of_rest: 1.0,
+            stages: items.collect(),
+            outside: outside(model, shape, settings, stages, gpu),
+            source: "mem_fraction_static x the memory free before loading (context and communicators are already up), \
+                     less 100 MB for vision models",
+        }
+    }
+}
+
+/// Where activations and graphs have to fit.
+fn outside(
+    model: &ModelSpec,
+    shape: &Shape,
+    settings: &ResolvedSettings,
+    stages: &[Range<usize>],
+    gpu: &Gpu,
+) -> Item {
+    let tokens = settings.max_num_batched_tokens.checked_div(shape.attention_dp.max(1)).unwrap_or(0);
+    let by_kind = activation::token_bytes_by_kind(model, shape);
+    let peak = stages
+        .iter()
+        .map(|layers| activation::layer_peak(model, layers, &by_kind, tokens))
+        .fold(0.0, f64::max);
+    let batches = fraction::defaults(gpu).graph_batch(shape);
+    let graphs = if settings.enforce_eager { 0.0 } else { Bytes(batches).as_f64() * 2.0 * 1_048_576.0 };
+    Item::fitted(
+        Bytes::from_gib(CONTEXT_GIB).as_f64() + peak + graphs,
+        (0.6, 2.0),
+        "CUDA context, the peak of a chunk through the layers, 2 MiB a captured batch size",
+    )
+}
+
+/// KV heads on a rank: `max(1, Hkv / (a / c))` for an attention width `a` and `c` DCP ranks (`configs/model_config.py`).
+fn heads(kv_heads: u64, shape: &Shape) -> u64 {
+    let width = shape.tp.checked_div(shape.dcp.max(1)).unwrap_or(1).max(1);
+    kv_heads.checked_div(width).unwrap_or(kv_heads).max(1)
+}
+
+/// Tokens of a page: 1, or what a backend forces (`arg_groups/overrides.py`).
+fn page(model: &ModelSpec, gpu: &Gpu, compressed: bool, sparse: bool) -> u64 {
+    let blackwell = matches!(gpu.compute_capability, Some((10, _)));
+    match (compressed, sparse) {
+        (true, _) => 256,
+        (false, true) => 64,
+        _ if blackwell && model.mla => 64,
+        _ => 1,
+    }
+}
+
+fn has(model: &ModelSpec, wanted: impl Fn(&LayerCache) -> bool) -> bool {
+    model.kinds.iter().flat_map(|k| &k.caches).any(wanted)
+}
+
+fn sizes(shape: &Shape) -> Option<Refusal> {
+    let Shape { tp, pp, ep, attention_dp, dcp } = *shape;
+    if [tp, pp, ep, attention_dp, dcp].contains(&0) {
+        return Some(Refusal::new(RefusalCode::SettingInvalid, "parallel sizes start at 1"));
+    }
+    (!tp.is_multiple_of(dcp)).then(|| {
+        Refusal::new(
+            RefusalCode::DcpNotDivisible,
+            format!("DCP={dcp} does not divide the attention width of {tp}"),
+        )
+        .nearest(Some(Shape { dcp: 1, ..*shape }))
+    })
+}
+
+fn experts(model: &ModelSpec, shape: &Shape) -> Option<Refusal> {
+    let Some(experts) = model.experts else {
+        if shape.expert_parallel() {
+            return Some(
+                Refusal::new(
+                    RefusalCode::ExpertParallelWithoutExperts,
+                    format!("expert parallelism over {} ranks on a model without experts", shape.ep),
+                )
+                .nearest(Some(Shape { ep: 1, ..*shape })),
+            );
+        }
+        return (shape.attention_dp > 1).then(|| {
+            Refusal::new(
+                RefusalCode::DenseAttentionDp,
+                format!(
+                    "attention DP={} on a model without experts: run replicas instead",
+                    shape.attention_dp
+                ),
+            )
+            .nearest(Some(Shape { attention_dp: 1, ..*shape }))
+        });
+    };
+    (shape.expert_parallel() && !experts.routed.is_multiple_of(shape.ep)).then(|| {
+        Refusal::new(
+            RefusalCode::ExpertsNotDivisible,
+            format!("{} experts do not split evenly over EP={}", experts.routed, shape.ep),
+        )
+        .nearest(Some(Shape { ep: 1, ..*shape }))
+    })
+}
+
+/// The cache format: the caller's, else what the checkpoint declares, else the model's own.
+fn kv_dtype(text: &str, model: &ModelSpec) -> Result<(KvDtype, bool), Refusal> {
+    let own = own_kv_dtype(model);
+    Ok(match text {
+        "" | "auto" => return Ok(model.declared_kv_dtype.map_or((own, false), |d| (d, true))),
+        "fp8" | "fp8_e4m3" | "fp8_e5m2" => (KvDtype::Fp8, false),
+        "bf16" | "bfloat16" => (KvDtype::Bf16, false),
+        "fp16" | "float16" => (KvDtype::Fp16, false),
+        "nvfp4" | "fp4_e2m1" | "fp4_mx_block16" => (KvDtype::Nvfp4, false),
+        other => {
+            return Err(Refusal::new(
+                RefusalCode::KvCacheDtypeNotSupported,
+                format!("no rule for SGLang's kv_cache_dtype {other:?}"),
+            ));
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_follow_the_attention_width() {
+        let width = |tp, dcp| Shape { tp, pp: 1, ep: 1, attention_dp: 1, dcp };
+        assert_eq!(heads(8, &width(8, 1)), 1);
+        assert_eq!(heads(8, &width(16, 1)), 1);
+        assert_eq!(heads(8, &width(16, 2)), 1);
+        assert_eq!(heads(8, &width(8, 2)), 2);
+    }
+}
