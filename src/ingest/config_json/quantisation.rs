@@ -420,11 +420,14 @@ fn deepseek_v4(config: &Config<'_>, block: &Config<'_>, dtype: Dtype) -> Quantis
     let fp4 = config.text(&["expert_dtype"]).unwrap_or("fp4") == "fp4";
     let format = Format::Fp8Block { rows: 128, cols: 128, scale_bytes: if fp4 { 1 } else { 4 } };
     let experts = match block.text(&["moe_quant_algo"]) {
-        Some(algo) if algo.eq_ignore_ascii_case("NVFP4") => Some(Format::Nvfp4 { group: 16, input_scale: true }),
+        Some(algo) if algo.eq_ignore_ascii_case("NVFP4") => {
+            Some(Format::Nvfp4 { group: 16, input_scale: true })
+        }
         _ if fp4 => Some(Format::Mxfp4),
         _ => None,
     };
-    let label = experts.map_or_else(|| format.label(), |experts| format!("{}, {} experts", format.label(), experts.label()));
+    let label = experts
+        .map_or_else(|| format.label(), |experts| format!("{}, {} experts", format.label(), experts.label()));
     Quantiser { experts, label, alignment: Alignment::TRITON, ..Quantiser::uniform(dtype, format) }
 }
 

@@ -412,6 +412,10 @@ impl<'v> Config<'v> {
     pub fn element(&self, key: &str, index: usize) -> Option<Self> {
         let (value, place) = self.value(&[key])?;
         let Value::Object(inner) = value.as_array()?.get(index)? else { return None };
-        Some(Self { levels: vec![(inner, place.index(index))], model_type: self.model_type, shared: self.shared })
+        Some(Self {
+            levels: vec![(inner, place.index(index))],
+            model_type: self.model_type,
+            shared: self.shared,
+        })
     }
 }

@@ -48,7 +48,13 @@ impl Attention {
         let wide = head.saturating_mul(if ratio == INDEXED_RATIO { 2 } else { 1 });
         let part = Part::whole(wide);
         layer.typed_linear(Role::KvProjection, "compressor.ape", &[Part::whole(ratio)], part, Dtype::Fp32);
-        layer.plain_linear(Role::KvProjection, "compressor.fused_wkv_wgate", &[part, part], Part::whole(self.hidden), false);
+        layer.plain_linear(
+            Role::KvProjection,
+            "compressor.fused_wkv_wgate",
+            &[part, part],
+            Part::whole(self.hidden),
+            false,
+        );
         layer.norm("compressor.norm", head);
     }
 
@@ -73,7 +79,13 @@ impl Attention {
         if indexed {
             let queries = [Part::whole(self.index_heads.saturating_mul(self.index_head))];
             layer.linear(Role::Indexer, "attn.indexer.wq_b", &queries, Part::whole(self.q_rank), false);
-            layer.plain_linear(Role::Indexer, "attn.indexer.weights_proj", &[Part::whole(self.index_heads)], hidden, false);
+            layer.plain_linear(
+                Role::Indexer,
+                "attn.indexer.weights_proj",
+                &[Part::whole(self.index_heads)],
+                hidden,
+                false,
+            );
             self.compressor(layer, ratio, self.index_head);
         }
         layer.query_heads = self.heads;
@@ -98,7 +110,11 @@ pub fn read<'c>(context: &Context<'c>) -> Option<Body<'c>> {
     let hidden = attention.hidden;
     let ratios = config.per_layer(&["compress_ratios"], layers).unwrap_or_else(|| vec![0; layers]);
     if !config.has(&["compress_ratios"]) {
-        config.refuse("compress_ratios", "missing", "`compress_ratios` is required to know what each layer caches");
+        config.refuse(
+            "compress_ratios",
+            "missing",
+            "`compress_ratios` is required to know what each layer caches",
+        );
     }
     let streams = config.size(&["hc_mult"]);
     let mixed = streams.saturating_add(2).saturating_mul(streams);
@@ -125,7 +141,13 @@ pub fn read<'c>(context: &Context<'c>) -> Option<Body<'c>> {
         layer.typed_linear(Role::Router, "ffn.gate", &outputs, Part::whole(hidden), layer.dtype());
         if u64::try_from(index).unwrap_or(u64::MAX) < hashed {
             // experts of each token of the vocabulary, as 32-bit integers
-            layer.typed_table(Role::Router, "ffn.gate.tid2eid", Part::whole(context.vocabulary()), Part::whole(experts.per_token), Dtype::Fp32);
+            layer.typed_table(
+                Role::Router,
+                "ffn.gate.tid2eid",
+                Part::whole(context.vocabulary()),
+                Part::whole(experts.per_token),
+                Dtype::Fp32,
+            );
             layer.duplicate_last();
         } else if corrected {
             layer.score_correction(&outputs, Dtype::Fp32);
@@ -145,14 +167,25 @@ pub fn read<'c>(context: &Context<'c>) -> Option<Body<'c>> {
         for name in ["hc_attn_fn", "hc_ffn_fn"] {
             layer.typed_linear(Role::Attention, name, &[Part::whole(mixed)], Part::whole(wide), Dtype::Fp32);
         }
-        layer.typed_vector(Role::Attention, "hc_base", &[Part::whole(mixed), Part::whole(mixed)], Dtype::Fp32);
+        layer.typed_vector(
+            Role::Attention,
+            "hc_base",
+            &[Part::whole(mixed), Part::whole(mixed)],
+            Dtype::Fp32,
+        );
         layer.typed_vector(Role::Attention, "hc_scale", &[Part::whole(3), Part::whole(3)], Dtype::Fp32);
         rope_buffer(&mut layer, rope);
         rope_buffer(&mut layer, Rope { base: config.real(&["compress_rope_theta"]).unwrap_or(-1.0), ..rope });
         stack.push(layer);
     }
     let mut body = context.body(stack, context.tied(false), FinalNorm::Rms);
-    body.head.typed_linear(Role::Attention, "hc_head_fn", &[Part::whole(streams)], Part::whole(wide), Dtype::Fp32);
+    body.head.typed_linear(
+        Role::Attention,
+        "hc_head_fn",
+        &[Part::whole(streams)],
+        Part::whole(wide),
+        Dtype::Fp32,
+    );
     body.head.typed_vector(Role::Attention, "hc_head_base", &[Part::whole(streams)], Dtype::Fp32);
     body.head.typed_vector(Role::Attention, "hc_head_scale", &[Part::whole(1)], Dtype::Fp32);
     for name in ["hc_head_fn", "hc_head_base", "hc_head_scale"] {
@@ -162,6 +195,7 @@ pub fn read<'c>(context: &Context<'c>) -> Option<Body<'c>> {
     body.kv_heads = config.size_or(&["num_key_value_heads"], 1);
     body.head_size = attention.head;
     body.mla = true;
-    body.experts = Some(crate::planner::model::Experts { routed: experts.count, per_token: experts.per_token, shared });
+    body.experts =
+        Some(crate::planner::model::Experts { routed: experts.count, per_token: experts.per_token, shared });
     Some(body)
 }

@@ -2,8 +2,8 @@
 
 use super::super::build::{Experts as Stacked, Layer, Stack};
 use super::super::reader::{Config, MAX_SIZE};
-use super::moe::{EXPERT_COUNT, EXPERTS_PER_TOKEN, Mixture, by_list};
 use super::dense::{layer_types, name_layer};
+use super::moe::{EXPERT_COUNT, EXPERTS_PER_TOKEN, Mixture, by_list};
 use super::{Attention, Body, Context, FinalNorm, QkNorm, Rope, rope_buffer, vocabulary_rows};
 use crate::planner::model::ClassLimits;
 use crate::planner::model::cache::Reach;
@@ -46,7 +46,11 @@ fn blocks(context: &Context<'_>, heads: u64, layers: usize) -> Vec<Block> {
         return Vec::new();
     };
     if entries.len() < layers {
-        config.refuse("block_configs", "out_of_range", format!("expected an entry for each of {layers} layers, got {}", entries.len()));
+        config.refuse(
+            "block_configs",
+            "out_of_range",
+            format!("expected an entry for each of {layers} layers, got {}", entries.len()),
+        );
         return Vec::new();
     }
     let hidden = context.hidden();
@@ -65,7 +69,11 @@ fn blocks(context: &Context<'_>, heads: u64, layers: usize) -> Vec<Block> {
 fn attention_of(entry: &Config<'_>, heads: u64) -> Option<u64> {
     let attention = entry.section("attention", false)?;
     if attention.flag(&["replace_with_linear"], false) {
-        attention.refuse("replace_with_linear", "unknown_layer", "attention replaced with a linear layer is not known to the engine's class");
+        attention.refuse(
+            "replace_with_linear",
+            "unknown_layer",
+            "attention replaced with a linear layer is not known to the engine's class",
+        );
     }
     if attention.flag(&["no_op"], false) {
         return None;
@@ -78,7 +86,11 @@ fn attention_of(entry: &Config<'_>, heads: u64) -> Option<u64> {
 fn width_of(entry: &Config<'_>, hidden: u64) -> Option<u64> {
     let ffn = entry.section("ffn", false)?;
     if ffn.flag(&["replace_with_linear"], false) {
-        ffn.refuse("replace_with_linear", "unknown_layer", "a feed-forward block replaced with a linear layer is not known to the engine's class");
+        ffn.refuse(
+            "replace_with_linear",
+            "unknown_layer",
+            "a feed-forward block replaced with a linear layer is not known to the engine's class",
+        );
     }
     if ffn.flag(&["no_op"], false) {
         return None;
@@ -130,11 +142,8 @@ fn mimo<'c>(context: &Context<'c>) -> Body<'c> {
     let layers = context.layers();
     let base = Attention::of(context);
     let bias = config.flag(&["attention_bias"], false);
-    let full = Attention {
-        value_head: config.opt(&["v_head_dim"]).unwrap_or(base.head),
-        qkv_bias: bias,
-        ..base
-    };
+    let full =
+        Attention { value_head: config.opt(&["v_head_dim"]).unwrap_or(base.head), qkv_bias: bias, ..base };
     let window = config.size(&["sliding_window_size", "sliding_window"]);
     let swa_head = config.opt(&["swa_head_dim"]).unwrap_or(base.head);
     let local = Attention {
@@ -146,8 +155,10 @@ fn mimo<'c>(context: &Context<'c>) -> Body<'c> {
         ..full
     };
     let pattern = config.per_layer(&["hybrid_layer_pattern"], layers).unwrap_or_else(|| vec![0; layers]);
-    let (local_sinks, full_sinks) =
-        (config.flag(&["add_swa_attention_sink_bias"], false), config.flag(&["add_full_attention_sink_bias"], false));
+    let (local_sinks, full_sinks) = (
+        config.flag(&["add_swa_attention_sink_bias"], false),
+        config.flag(&["add_full_attention_sink_bias"], false),
+    );
     let sparse = by_list(context, layers);
     let width = config.size(&["intermediate_size"]);
     let mixture = Mixture {
@@ -180,7 +191,11 @@ fn mimo<'c>(context: &Context<'c>) -> Body<'c> {
         name_layer(&mut layer, attention.reach);
         attention.build(&mut layer, "self_attn");
         if sinks {
-            layer.vector(Role::Attention, "self_attn.attention_sink_bias", &[Part::units(attention.heads, 1, "query heads")]);
+            layer.vector(
+                Role::Attention,
+                "self_attn.attention_sink_bias",
+                &[Part::units(attention.heads, 1, "query heads")],
+            );
         }
         if sparse.get(index).copied().unwrap_or(true) {
             layer.name.push_str("+moe");
@@ -245,7 +260,9 @@ fn gemma_experts(layer: &mut Layer<'_>, experts: Stacked) {
     layer.vector(Role::Router, "router.per_expert_scale", &outputs);
     layer.typed_linear(Role::Router, "router.proj", &outputs, Part::whole(experts.hidden), layer.dtype());
     layer.experts("experts", experts);
-    for name in ["post_feedforward_layernorm_1", "post_feedforward_layernorm_2", "pre_feedforward_layernorm_2"] {
+    for name in
+        ["post_feedforward_layernorm_1", "post_feedforward_layernorm_2", "pre_feedforward_layernorm_2"]
+    {
         layer.norm(name, experts.hidden);
     }
 }
@@ -297,7 +314,12 @@ fn gemma<'c>(context: &Context<'c>) -> Body<'c> {
         GemmaAttention { attention, shares_cache, keys_are_values: equal && !slides }.build(&mut layer);
         let factor = if double && shares_cache { 2 } else { 1 };
         layer.mlp("mlp", base.hidden, width.saturating_mul(factor), true, false);
-        for name in ["input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"] {
+        for name in [
+            "input_layernorm",
+            "post_attention_layernorm",
+            "pre_feedforward_layernorm",
+            "post_feedforward_layernorm",
+        ] {
             layer.norm(name, base.hidden);
         }
         if let Some(experts) = experts {
@@ -323,7 +345,13 @@ fn gemma<'c>(context: &Context<'c>) -> Body<'c> {
         let rows = config.opt_within(&["vocab_size_per_layer_input"], MAX_SIZE).unwrap_or(body.vocabulary);
         body.head.table(Role::Embedding, "embed_tokens_per_layer", vocabulary_rows(rows), Part::whole(all));
         let outputs = [Part::even(all, "per-layer input size")];
-        body.head.linear(Role::DenseFeedForward, "per_layer_model_projection", &outputs, Part::whole(base.hidden), false);
+        body.head.linear(
+            Role::DenseFeedForward,
+            "per_layer_model_projection",
+            &outputs,
+            Part::whole(base.hidden),
+            false,
+        );
         body.head.norm("per_layer_projection_norm", per_layer);
     }
     body.query_heads = base.heads;
@@ -334,5 +362,12 @@ fn gemma<'c>(context: &Context<'c>) -> Body<'c> {
         per_token: experts.per_token,
         shared: 0,
     });
-    body.everywhere(&["embed_tokens", "embed_tokens_per_layer", "per_layer_model_projection", "per_layer_projection_norm", "norm", "lm_head"])
+    body.everywhere(&[
+        "embed_tokens",
+        "embed_tokens_per_layer",
+        "per_layer_model_projection",
+        "per_layer_projection_norm",
+        "norm",
+        "lm_head",
+    ])
 }
