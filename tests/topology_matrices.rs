@@ -199,7 +199,7 @@ fn damage_names_its_place() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Cut, overwritten and inserted bytes: an answer or an error with a place, never a panic.
     #[test]

@@ -116,7 +116,7 @@ pub(super) fn finish(
     let entry = links.entry;
     let mut pool = apply_links(said, links, &mut assumed, &mut warnings, catalogue)?;
     pool.host_memory_bytes =
-        said.host_memory_gb.map(|gb| Bytes::from_f64(gb * 1e9)).or(pool.host_memory_bytes);
+        said.host_memory_gb.map(|gb| Bytes::from_f64((gb * 1e9).round())).or(pool.host_memory_bytes);
     if pool.gpu.slice_of.is_some() {
         let slice = pool.gpu.clone();
         set_slices(&mut pool, slice, entry, catalogue);

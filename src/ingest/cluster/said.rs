@@ -139,6 +139,10 @@ impl<'c> State<'c> {
                 self.next_per_node = false;
                 said.per_node = Some(n);
             }
+            // "2 nodes x 16": of each node, however large
+            Phrase::Count(n) if times && said.nodes.is_some() && said.per_node.is_none() && !said.has_product() => {
+                said.per_node = Some(n);
+            }
             Phrase::Count(n) if said.has_product() => said.after.push(n),
             Phrase::Count(n) => said.before.push(n),
             Phrase::Units(n, unit) => self.take_units(n, unit, over && !times),

@@ -110,12 +110,15 @@ fn next_word<'c>(
     if let Ok(Some(word)) = opt(scheduler_flag).parse_next(rest) {
         return word;
     }
-    if let Some((length, described)) = catalogue.names().longest_at(rest) {
+    let link = link_at(rest, catalogue);
+    let name = catalogue.names().longest_at(rest);
+    // The longer wins: "gaudi2-roce" is a link, "H100 NVL" a product.
+    if let Some((length, described)) = name.filter(|n| link.as_ref().is_none_or(|l| n.0 >= l.0)) {
         let spelling = rest.get(..length).unwrap_or("").to_owned();
         *rest = without_plural(rest.get(length..).unwrap_or(""));
         return Word::Name(described, spelling);
     }
-    if let Some((length, link)) = link_at(rest, catalogue) {
+    if let Some((length, link)) = link {
         *rest = rest.get(length..).unwrap_or("");
         return Word::Link(link);
     }
@@ -168,7 +171,10 @@ fn link_at(rest: &str, catalogue: &HardwareCatalogue) -> Option<(usize, Link)> {
             .flatten()
             .map(|link| (length, link))
     };
-    named.or_else(by_rate)
+    match (named, by_rate()) {
+        (Some(named), Some(rated)) if rated.0 > named.0 => Some(rated),
+        (named, rated) => named.or(rated),
+    }
 }
 
 /// `-N 2`, `--nodes=2`, `gpu:h100:8`, `--gres=gpu:a100:4`, `nvidia.com/gpu: 8`.
@@ -299,7 +305,8 @@ fn size_range(input: &mut &str) -> ModalResult<(f64, f64)> {
 
 /// GB in one of the unit; a word must end behind it.
 fn memory_unit(input: &mut &str) -> ModalResult<f64> {
-    const UNITS: [(&str, f64); 9] = [
+    const UNITS: [(&str, f64); 10] = [
+        ("bytes", 1e-9),
         ("gib", 1.073_741_824),
         ("gigabytes", 1.0),
         ("gigabyte", 1.0),

@@ -236,10 +236,14 @@ impl Node<'_> {
         if island > 2 && self.entry.gpu.architecture == "Volta" {
             return self.catalogue.link("nvlink2-mesh");
         }
+        let key = format!("nvlink{generation}-nv{most}");
+        if let Some(link) = self.catalogue.link(&key).filter(|_| island == 2) {
+            return Some(link);
+        }
         // Bonded links of one pair: their share of the GPU's rate.
         let rate = both / 2.0 * 1e9 * most as f64 / links as f64;
         Some(Link {
-            key: format!("nvlink{generation}-nv{most}"),
+            key,
             name: format!("NVLink {generation}, {most} bonded links"),
             scope: if island == 2 { LinkScope::Pair } else { LinkScope::Node },
             per_direction_bytes_per_s: rate,
