@@ -5,22 +5,24 @@
 //! its plan was taken for writing; how many plans a second are written is bounded, so that a sweep of
 //! thousands of questions does not fill a disk.
 
+use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use flate2::Compression;
 use flate2::read::DeflateDecoder;
 use flate2::write::DeflateEncoder;
 use moka::future::Cache;
+use moka::policy::EvictionPolicy;
 use time::OffsetDateTime;
 use tokio::sync::mpsc;
 
 use super::{Guard, Health, PlanRecord, Store, StoreError};
 
 /// Plans that wait to be written. While the database is away they wait here.
-const QUEUE: usize = 1024;
+const QUEUE: usize = 512;
 /// Plans written in one transaction.
 const BATCH: usize = 64;
 /// The longest answer that is taken back out of a stored one.
@@ -46,10 +48,21 @@ struct Held {
     taken: bool,
 }
 
+/// Plans that are queued and not written yet: memory may forget them before the database has them.
+#[derive(Clone, Default)]
+struct Waiting(Arc<Mutex<BTreeMap<String, AnswerBytes>>>);
+
+impl Waiting {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, AnswerBytes>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Plans of a database, with a memory and a queue.
 pub struct Plans {
     store: Arc<Guard>,
     memory: Cache<String, Held>,
+    waiting: Waiting,
     queue: mpsc::Sender<(String, AnswerBytes)>,
     budget: Budget,
 }
@@ -57,6 +70,7 @@ pub struct Plans {
 /// The other end of the queue; see [`PlanWriter::run`].
 pub struct PlanWriter {
     store: Arc<Guard>,
+    waiting: Waiting,
     queue: mpsc::Receiver<(String, AnswerBytes)>,
 }
 
@@ -67,12 +81,15 @@ impl Plans {
         let (sender, receiver) = mpsc::channel(QUEUE);
         let memory = Cache::builder()
             .max_capacity(memory_bytes)
+            // a new plan is always taken, in place of the one that was wanted longest ago
+            .eviction_policy(EvictionPolicy::lru())
             .weigher(|id: &String, held: &Held| {
                 u32::try_from(id.len() + held.answer.len() + 64).unwrap_or(u32::MAX)
             })
             .build();
-        let plans = Self { store: Arc::clone(&store), memory, queue: sender, budget: Budget::of(per_second) };
-        (plans, PlanWriter { store, queue: receiver })
+        let waiting = Waiting::default();
+        let writer = PlanWriter { store: Arc::clone(&store), waiting: waiting.clone(), queue: receiver };
+        (Self { store, memory, waiting, queue: sender, budget: Budget::of(per_second) }, writer)
     }
 
     /// Keep a plan. `now_s` is the time in whole seconds, for the budget.
@@ -91,8 +108,10 @@ impl Plans {
             metrics::counter!("shardwise_plans_not_stored_total", "reason" => "budget").increment(1);
             return false;
         }
+        self.waiting.lock().insert(plan_id.to_owned(), Arc::clone(answer));
         let queued = self.queue.try_send((plan_id.to_owned(), Arc::clone(answer))).is_ok();
         if !queued {
+            self.waiting.lock().remove(plan_id);
             metrics::counter!("shardwise_plans_not_stored_total", "reason" => "queue_full").increment(1);
         }
         queued
@@ -105,6 +124,10 @@ impl Plans {
     pub async fn find(&self, plan_id: &str) -> Result<Option<AnswerBytes>, StoreError> {
         if let Some(held) = self.memory.get(plan_id).await {
             return Ok(Some(held.answer));
+        }
+        let waiting = self.waiting.lock().get(plan_id).cloned();
+        if waiting.is_some() {
+            return Ok(waiting);
         }
         let Some(record) = self.store.plan(plan_id).await? else { return Ok(None) };
         let answer = inflated(&record.answer)?;
@@ -119,12 +142,17 @@ impl PlanWriter {
         let mut batch = Vec::with_capacity(BATCH);
         while self.queue.recv_many(&mut batch, BATCH).await > 0 {
             let answers = std::mem::take(&mut batch);
+            let ids: Vec<String> = answers.iter().map(|(id, _)| id.clone()).collect();
             let now = OffsetDateTime::now_utc();
             let records = tokio::task::spawn_blocking(move || records_of(&answers, now)).await;
             match records {
                 Ok(Ok(records)) => self.write(&records).await,
                 Ok(Err(error)) => tracing::error!(%error, "plans could not be packed"),
                 Err(error) => tracing::error!(%error, "plans could not be packed"),
+            }
+            let mut waiting = self.waiting.lock();
+            for id in &ids {
+                waiting.remove(id);
             }
         }
     }

@@ -11,7 +11,7 @@ use serde_json::Value;
 use shardwise::config::{Settings, Sources};
 use shardwise::http;
 use shardwise::service::{App, Health, Limits};
-use shardwise::store::SqliteStore;
+use shardwise::store::{SqliteStore, Store};
 use tempfile::TempDir;
 use tower::ServiceExt;
 
@@ -20,7 +20,7 @@ pub struct Api {
     pub routes: Router,
     pub app: Arc<App>,
     pub stopping: Arc<AtomicBool>,
-    _folder: TempDir,
+    _folder: Option<TempDir>,
 }
 
 /// An answer with its body read.
@@ -67,14 +67,34 @@ impl Api {
     pub async fn with(settings: &Settings) -> Self {
         let folder = tempfile::tempdir().expect("folder");
         let store = SqliteStore::at(&folder.path().join("s.sqlite"), 2, Duration::from_secs(2));
-        let (app, background) = App::new(Arc::new(store), true, &limits());
+        let api = Self::over(Arc::new(store), settings, &limits()).await;
+        Self { _folder: Some(folder), ..api }
+    }
+
+    /// A service over a given store, once its database is ready.
+    pub async fn over(store: Arc<dyn Store>, settings: &Settings, limits: &Limits) -> Self {
+        let (app, background) = App::new(store, true, limits);
         tokio::spawn(background.run());
-        while app.database().1 != Health::Ready {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
         let stopping = Arc::new(AtomicBool::new(false));
         let routes = http::router(Arc::clone(&app), &settings.server, Arc::clone(&stopping));
-        Self { routes, app, stopping, _folder: folder }
+        let api = Self::of(routes, app, stopping);
+        api.ready().await;
+        api
+    }
+
+    /// A service that is there already.
+    pub fn of(routes: Router, app: Arc<App>, stopping: Arc<AtomicBool>) -> Self {
+        Self { routes, app, stopping, _folder: None }
+    }
+
+    /// Wait until the database is ready.
+    pub async fn ready(&self) {
+        let ready = async {
+            while self.app.database().1 != Health::Ready {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), ready).await.expect("the database becomes ready");
     }
 
     pub async fn send(&self, request: Request<Body>) -> Reply {
