@@ -2,15 +2,19 @@
 //!
 //! Every reader collects all faults of its input before it refuses, each as a [`FieldError`].
 
+pub mod batch;
 pub mod bounds;
 pub mod cluster;
 pub mod command;
 pub mod config_json;
 pub mod fields;
+pub mod fits;
 pub mod json;
 pub mod log;
 pub mod manifest;
 pub mod request;
+pub mod sizing;
+pub mod sweep;
 pub mod yaml;
 
 use std::fmt::{self, Write as _};

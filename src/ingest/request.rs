@@ -119,9 +119,18 @@ impl PlanRequest {
     }
 }
 
-fn read_request(fields: &mut Fields<'_, '_>) -> Option<PlanRequest> {
+pub(super) fn read_request(fields: &mut Fields<'_, '_>) -> Option<PlanRequest> {
     let model = read_model(fields);
     let cluster = read_cluster(fields);
+    read_question(fields, model, cluster)
+}
+
+/// Everything but model and cluster, which the caller has read.
+pub(super) fn read_question(
+    fields: &mut Fields<'_, '_>,
+    model: Option<ModelRequest>,
+    cluster: Option<Value>,
+) -> Option<PlanRequest> {
     let engines = read_engines(fields);
     let engines_listed = fields.is_list("engine");
     let workload = read_workload(fields);
@@ -146,7 +155,7 @@ fn read_request(fields: &mut Fields<'_, '_>) -> Option<PlanRequest> {
     })
 }
 
-const OBJECTIVES: &[(&str, Objective)] = &[
+pub(super) const OBJECTIVES: &[(&str, Objective)] = &[
     ("balanced", Objective::Balanced),
     ("throughput", Objective::Throughput),
     ("latency", Objective::Latency),
@@ -154,10 +163,10 @@ const OBJECTIVES: &[(&str, Objective)] = &[
     ("cost", Objective::Cost),
 ];
 
-const LATENCY_MODELS: &[(&str, LatencyModel)] =
+pub(super) const LATENCY_MODELS: &[(&str, LatencyModel)] =
     &[("calibrated", LatencyModel::Calibrated), ("roofline", LatencyModel::Roofline)];
 
-fn read_model(fields: &mut Fields<'_, '_>) -> Option<ModelRequest> {
+pub(super) fn read_model(fields: &mut Fields<'_, '_>) -> Option<ModelRequest> {
     let value = fields.required("model")?;
     if let Value::String(_) = value {
         let id = fields.text("model", bounds::NAME_CHARS)?;
@@ -207,7 +216,7 @@ fn read_model(fields: &mut Fields<'_, '_>) -> Option<ModelRequest> {
     Some(ModelRequest { source: source?, weights, overrides, quantization_config, weights_bytes })
 }
 
-fn read_cluster(fields: &mut Fields<'_, '_>) -> Option<Value> {
+pub(super) fn read_cluster(fields: &mut Fields<'_, '_>) -> Option<Value> {
     let value = fields.required("cluster")?;
     if matches!(value, Value::String(_) | Value::Object(_)) {
         return Some(value.clone());
@@ -221,7 +230,7 @@ fn read_cluster(fields: &mut Fields<'_, '_>) -> Option<Value> {
     None
 }
 
-fn read_engines(fields: &mut Fields<'_, '_>) -> Vec<EngineSettings> {
+pub(super) fn read_engines(fields: &mut Fields<'_, '_>) -> Vec<EngineSettings> {
     match fields.raw("engine") {
         None => vec![EngineSettings::defaults_of(DEFAULT_ENGINE, "")],
         Some(Value::Array(items)) => {
@@ -296,7 +305,7 @@ fn spelling(setting: &'static str, engine: &mut Fields<'_, '_>) -> &'static str 
     first
 }
 
-fn read_workload(fields: &mut Fields<'_, '_>) -> Workload {
+pub(super) fn read_workload(fields: &mut Fields<'_, '_>) -> Workload {
     let mut workload = Workload {
         input_tokens: DEFAULT_INPUT_TOKENS,
         output_tokens: DEFAULT_OUTPUT_TOKENS,
@@ -315,7 +324,7 @@ fn read_workload(fields: &mut Fields<'_, '_>) -> Workload {
     workload
 }
 
-fn read_slo(fields: &mut Fields<'_, '_>) -> Slo {
+pub(super) fn read_slo(fields: &mut Fields<'_, '_>) -> Slo {
     fields.object("slo").map_or_else(Slo::default, |mut given| {
         let slo = Slo {
             ttft_ms: given.number("ttft_ms", bounds::MILLISECONDS),
@@ -326,7 +335,7 @@ fn read_slo(fields: &mut Fields<'_, '_>) -> Slo {
     })
 }
 
-fn read_search(fields: &mut Fields<'_, '_>) -> Search {
+pub(super) fn read_search(fields: &mut Fields<'_, '_>) -> Search {
     let Some(mut given) = fields.object("search") else {
         return Search { allow_idle_gpus: true, ..Search::default() };
     };
@@ -344,7 +353,7 @@ fn read_search(fields: &mut Fields<'_, '_>) -> Search {
     search
 }
 
-fn read_assumptions(fields: &mut Fields<'_, '_>) -> Overrides {
+pub(super) fn read_assumptions(fields: &mut Fields<'_, '_>) -> Overrides {
     let mut overrides = Overrides::default();
     let place = fields.place_of("assumptions");
     let Some(given) = fields.open_object("assumptions", bounds::OVERRIDES) else { return overrides };
