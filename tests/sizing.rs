@@ -211,3 +211,18 @@ fn every_axis_gives_the_plan_of_its_value() {
     assert_eq!(by.curves[1].by, Some(AxisValue::Text("fp8".to_owned())));
     assert!((1.95..2.05).contains(&(at(1) / at(0))), "an fp8 cache holds twice");
 }
+
+#[test]
+fn a_given_total_of_weights_is_dealt_over_stages_too() {
+    let mut base = input("2 x 8 H100");
+    base.model.weights_bytes_given = Some(160_000_000_000);
+    let size = |n| Some(vec![n]);
+    base.search = Search { tp: size(2), pp: Some(vec![2, 4]), dp: size(1), ..base.search };
+    base.limit = 10;
+    let plan = planner::plan(&base);
+    for layout in &plan.layouts {
+        let each = 160_000_000_000 / (2 * layout.layout.pp);
+        assert!(layout.memory.stages.iter().all(|s| s.weights_bytes == each), "PP={}", layout.layout.pp);
+    }
+    assert_eq!(plan.layouts.len(), 2);
+}

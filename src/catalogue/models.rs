@@ -185,6 +185,13 @@ impl CatalogueModel {
         config
     }
 
+    /// The model whose configuration is this one's to the last key, so that every figure is the same.
+    #[must_use]
+    pub fn twin_of(&self) -> Option<&'static Self> {
+        let shared = self.same_shape_as.filter(|_| self.overrides.is_none())?;
+        MODELS.iter().find(|model| model.id == shared && model.body == self.body && model.side == self.side)
+    }
+
     /// The content of ModelOpt's side file, for checkpoints that have one.
     #[must_use]
     pub fn side_quantization(&self) -> Option<Value> {

@@ -39,10 +39,15 @@ fn shallowest(ground: &Ground<'_>, tp: u64, deepest: u64) -> Option<Shape> {
     let layers = model.layers.len();
     let sharded = model.sharded(&Shape::new(tp, 1));
     let weights = sharded.stage(0, layers, true, true).bytes;
+    let of = |shape: &Shape| match model.weights_bytes_given {
+        // a total that the caller gives is dealt over the stages as well
+        Some(_) => ground.replica(shape, &model.sharded(shape)),
+        None => ground.replica(shape, &sharded),
+    };
     // no split can leave a stage less than its share of the weights
     let least = weights.get() / ground.gpu.memory_bytes.get().max(1);
     (least.max(1)..=deepest.min(layers as u64)).map(|pp| Shape::new(tp, pp)).find(|shape| {
-        ground.replica(shape, &sharded).is_ok_and(|replica| {
+        of(shape).is_ok_and(|replica| {
             whole(replica.cache.sequences_at(replica.capacity.blocks, ground.context())) >= 1
         })
     })

@@ -5,6 +5,7 @@
 
 pub mod accuracy;
 mod app;
+pub mod fits;
 mod models;
 mod question;
 

@@ -106,14 +106,23 @@ pub(super) struct ResolvedModel {
     pub source: &'static str,
 }
 
-/// Plan for a model that was looked up. The faults of model, cluster and engines are told together.
-pub(super) fn answer(
+/// A question with everything looked up.
+pub(super) struct Asked {
+    pub input: PlanInput,
+    /// Where the model's configuration came from.
+    pub source: &'static str,
+    /// What its reader did not use.
+    pub notes: Vec<String>,
+}
+
+/// Look up cluster and engines for a model that was looked up. All faults are told together.
+pub(super) fn asked(
     request: &PlanRequest,
     model: Result<ResolvedModel, Vec<FieldError>>,
-) -> Result<(PlanAnswer, AnswerBytes), ServiceError> {
+) -> Result<Asked, ServiceError> {
     let place = Pointer::root().key("cluster");
     let cluster = cluster::from_json(&request.cluster, &place, hardware::catalogue());
-    let engines = known_engines(request);
+    let engines = known_engines(&request.engines, request.engines_listed);
     let (model, cluster, engines) = match (model, cluster, engines) {
         (Ok(model), Ok(cluster), Ok(engines)) => (model, cluster, engines),
         (model, cluster, engines) => {
@@ -133,20 +142,30 @@ pub(super) fn answer(
         latency_model: request.latency_model,
         limit: request.limit,
     };
-    let mut plan = planner::plan(&input);
-    model.source.clone_into(&mut plan.model.source);
-    plan.model.notes.extend(model.read.diagnostics.into_iter().map(|d| d.message));
-    launch::attach(&input, &mut plan);
+    let notes = model.read.diagnostics.into_iter().map(|d| d.message).collect();
+    Ok(Asked { input, source: model.source, notes })
+}
+
+/// Plan for a model that was looked up.
+pub(super) fn answer(
+    request: &PlanRequest,
+    model: Result<ResolvedModel, Vec<FieldError>>,
+) -> Result<(PlanAnswer, AnswerBytes), ServiceError> {
+    let asked = asked(request, model)?;
+    let mut plan = planner::plan(&asked.input);
+    asked.source.clone_into(&mut plan.model.source);
+    plan.model.notes.extend(asked.notes);
+    launch::attach(&asked.input, &mut plan);
     PlanAnswer::of(plan)
 }
 
 /// The engines with the version whose rules apply.
-fn known_engines(request: &PlanRequest) -> Result<Vec<EngineSettings>, Vec<FieldError>> {
+pub(super) fn known_engines(asked: &[EngineSettings], listed: bool) -> Result<Vec<EngineSettings>, Vec<FieldError>> {
     let place = Pointer::root().key("engine");
     let mut faults = Vec::new();
-    let mut engines = Vec::with_capacity(request.engines.len());
-    for (i, settings) in request.engines.iter().enumerate() {
-        let place = if request.engines_listed { place.index(i) } else { place.clone() };
+    let mut engines = Vec::with_capacity(asked.len());
+    for (i, settings) in asked.iter().enumerate() {
+        let place = if listed { place.index(i) } else { place.clone() };
         match engine::rules(&settings.name, &settings.version) {
             Ok(rules) => engines.push(EngineSettings {
                 name: rules.name().to_owned(),
@@ -244,7 +263,7 @@ pub fn parse_cluster(value: &Value, place: &Pointer) -> Result<Understood, Servi
     Ok(understood(&cluster))
 }
 
-fn understood(cluster: &Cluster) -> Understood {
+pub(super) fn understood(cluster: &Cluster) -> Understood {
     Understood {
         cluster: planner::show::cluster(cluster),
         assumptions: cluster
