@@ -91,7 +91,15 @@ impl Pointer {
     /// The value of `key` in the object at this place.
     #[must_use]
     pub fn key(&self, key: &str) -> Self {
-        Self(format!("{}/{}", self.0, key.replace('~', "~0").replace('/', "~1")))
+        let mut text = String::with_capacity(self.0.len() + key.len() + 1);
+        text.push_str(&self.0);
+        text.push('/');
+        if key.contains(['~', '/']) {
+            text.push_str(&key.replace('~', "~0").replace('/', "~1"));
+        } else {
+            text.push_str(key);
+        }
+        Self(text)
     }
 
     /// The value at `index` in the array at this place.

@@ -168,7 +168,7 @@ impl App {
     }
 
     /// The model of a question: from the question itself, or stored, or of the catalogue.
-    async fn resolve(
+    pub(super) async fn resolve(
         &self,
         request: &ModelRequest,
         notices: &mut Vec<Notice>,

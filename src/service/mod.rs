@@ -5,15 +5,21 @@
 
 pub mod accuracy;
 mod app;
+pub mod batches;
 pub mod fits;
+mod fleet;
 mod models;
+mod parallel;
 mod question;
+mod sizings;
+mod sweeps;
 
 use serde::Serialize;
 use thiserror::Error;
 use utoipa::ToSchema;
 
 pub use app::{App, Background, Limits, Notice, Rendered};
+pub use fleet::{batch_offline, size_offline, sweep_offline};
 pub use models::{ModelEntry, ModelFacts, ModelPage, ModelView};
 pub use question::{ClusterAssumption, PlanAnswer, Understood, Versions, parse_cluster, plan_offline};
 

@@ -100,6 +100,7 @@ pub fn plan_offline(request: &PlanRequest) -> Result<PlanAnswer, ServiceError> {
 }
 
 /// A model as a question means it.
+#[derive(Clone)]
 pub(super) struct ResolvedModel {
     pub read: ReadModel,
     /// `catalogue`, `request`, `stored`.
@@ -160,7 +161,10 @@ pub(super) fn answer(
 }
 
 /// The engines with the version whose rules apply.
-pub(super) fn known_engines(asked: &[EngineSettings], listed: bool) -> Result<Vec<EngineSettings>, Vec<FieldError>> {
+pub(super) fn known_engines(
+    asked: &[EngineSettings],
+    listed: bool,
+) -> Result<Vec<EngineSettings>, Vec<FieldError>> {
     let place = Pointer::root().key("engine");
     let mut faults = Vec::new();
     let mut engines = Vec::with_capacity(asked.len());

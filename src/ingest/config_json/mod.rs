@@ -4,6 +4,7 @@
 //! what is not known is refused by its name: every fault of the document at once.
 
 mod build;
+mod by_name;
 mod defaults;
 mod families;
 mod names;

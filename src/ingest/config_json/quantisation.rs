@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use crate::planner::model::dtype::{Dtype, KvDtype};
 use crate::planner::model::storage::{Extra, Storage};
 
+use super::by_name::ByName;
 use super::names::{self, Pattern};
 use super::reader::{Config, MAX_LIST};
 
@@ -172,7 +173,7 @@ pub struct Quantiser {
     experts: Option<Format>,
     ignore: Vec<Pattern>,
     /// Formats by name pattern, first match wins; then `default` only where `default_applies`.
-    by_name: Vec<(Pattern, Format)>,
+    by_name: ByName,
     default_applies: bool,
     /// True when only routed experts are quantised.
     experts_only: bool,
@@ -205,7 +206,7 @@ impl Quantiser {
             default: Format::Plain,
             experts: None,
             ignore: Vec::new(),
-            by_name: Vec::new(),
+            by_name: ByName::default(),
             default_applies: true,
             experts_only: false,
             matching: Matching::Exact,
@@ -233,10 +234,8 @@ impl Quantiser {
             return Format::Plain;
         }
         let shards = names::shards(name);
-        for (pattern, format) in &self.by_name {
-            if pattern.matches(name) || shards.iter().any(|shard| pattern.matches(shard)) {
-                return *format;
-            }
+        if let Some(format) = self.by_name.find(name, &shards) {
+            return format;
         }
         if is_experts && let Some(format) = self.experts {
             return format;
@@ -510,7 +509,7 @@ fn compressed_tensors(block: &Config<'_>, dtype: Dtype) -> Quantiser {
                     quantiser.default_applies = true;
                 } else {
                     match Pattern::parse(target) {
-                        Ok(pattern) => quantiser.by_name.push((pattern, format)),
+                        Ok(pattern) => quantiser.by_name.push(pattern, format),
                         Err(detail) => group.refuse("targets", "not_allowed", detail),
                     }
                 }
@@ -579,7 +578,7 @@ fn mixed(block: &Config<'_>, dtype: Dtype) -> Quantiser {
         if !labels.contains(&format.label()) {
             labels.push(format.label());
         }
-        quantiser.by_name.push((Pattern::whole(name), format));
+        quantiser.by_name.push(Pattern::whole(name), format);
     }
     if !labels.is_empty() {
         quantiser.label = format!("mixed {}", labels.join(" and "));

@@ -31,8 +31,8 @@ pub struct Config<'v> {
 #[derive(Default)]
 pub struct Shared {
     pub faults: RefCell<Vec<FieldError>>,
-    /// Keys that some reader asked for, by pointer.
-    used: RefCell<BTreeSet<String>>,
+    /// Values that some reader asked for, by their address: the document does not move while it is read.
+    used: RefCell<BTreeSet<usize>>,
     pub notes: RefCell<Vec<String>>,
 }
 
@@ -47,7 +47,7 @@ impl<'v> Config<'v> {
     pub fn section(&self, key: &str, inherit: bool) -> Option<Self> {
         let (object, place) = self.levels.first()?;
         let value = object.get(key)?;
-        self.mark(&place.key(key));
+        self.mark(value);
         let Value::Object(inner) = value else {
             if !value.is_null() {
                 self.shared.faults.borrow_mut().push(wrong_type(&place.key(key), value, "an object"));
@@ -62,8 +62,8 @@ impl<'v> Config<'v> {
         Some(Self { levels, model_type, shared: self.shared })
     }
 
-    fn mark(&self, place: &Pointer) {
-        self.shared.used.borrow_mut().insert(place.fragment());
+    fn mark(&self, value: &Value) {
+        self.shared.used.borrow_mut().insert(std::ptr::from_ref(value).addr());
     }
 
     /// Record a fault of `key`.
@@ -99,7 +99,7 @@ impl<'v> Config<'v> {
         for (object, place) in &self.levels {
             for name in names {
                 if let Some(value) = object.get(*name) {
-                    self.mark(&place.key(name));
+                    self.mark(value);
                     if !value.is_null() {
                         return Some((value, place.key(name)));
                     }
@@ -311,10 +311,9 @@ impl<'v> Config<'v> {
         let used = self.shared.used.borrow();
         let mut out = Vec::new();
         for (object, place) in &self.levels {
-            for key in object.keys() {
-                let pointer = place.key(key).fragment();
-                if !used.contains(&pointer) && !IGNORED.contains(&key.as_str()) {
-                    out.push(pointer);
+            for (key, value) in *object {
+                if !used.contains(&std::ptr::from_ref(value).addr()) && !IGNORED.contains(&key.as_str()) {
+                    out.push(place.key(key).fragment());
                 }
             }
         }
@@ -377,8 +376,8 @@ impl<'v> Config<'v> {
     pub fn section_anywhere(&self, names: &[&str]) -> Option<Self> {
         for (object, place) in &self.levels {
             for name in names {
-                if let Some(Value::Object(inner)) = object.get(*name) {
-                    self.mark(&place.key(name));
+                if let Some(value @ Value::Object(inner)) = object.get(*name) {
+                    self.mark(value);
                     return Some(Self {
                         levels: vec![(inner, place.key(name))],
                         model_type: self.model_type,
@@ -392,17 +391,19 @@ impl<'v> Config<'v> {
 
     /// A number of this level, without complaint about other types.
     pub fn own_real(&self, name: &str) -> Option<f64> {
-        let (object, place) = self.levels.first()?;
-        self.mark(&place.key(name));
-        object.get(name)?.as_f64().filter(|n| n.is_finite())
+        let (object, _) = self.levels.first()?;
+        let value = object.get(name)?;
+        self.mark(value);
+        value.as_f64().filter(|n| n.is_finite())
     }
 
     /// A text of this level, without complaint about other types.
     pub fn own_text(&self, names: &[&str]) -> Option<&'v str> {
-        let (object, place) = self.levels.first()?;
+        let (object, _) = self.levels.first()?;
         names.iter().find_map(|name| {
-            self.mark(&place.key(name));
-            object.get(*name)?.as_str()
+            let value = object.get(*name)?;
+            self.mark(value);
+            value.as_str()
         })
     }
 }

@@ -4,13 +4,13 @@ mod specs;
 mod table;
 
 use std::cmp::Ordering;
-use std::sync::atomic::{AtomicUsize, Ordering as Atomic};
 
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use self::specs::{LOWER, Specs};
 use super::ServiceError;
+use super::parallel::in_parallel;
 use super::question::known_engines;
 use crate::catalogue::hardware;
 use crate::catalogue::models::CatalogueModel;
@@ -193,11 +193,16 @@ impl<'r> Ground<'r> {
 fn passes(filter: &Filter, model: &CatalogueModel) -> bool {
     let holds = |text: &str, part: &str| text.to_lowercase().contains(part);
     let found = |part: &String| {
-        holds(model.id, part) || holds(model.family, part) || model.aliases.iter().any(|alias| holds(alias, part))
+        holds(model.id, part)
+            || holds(model.family, part)
+            || model.aliases.iter().any(|alias| holds(alias, part))
     };
     filter.search.as_ref().is_none_or(found)
         && filter.family.as_ref().is_none_or(|family| model.family.to_lowercase() == *family)
-        && filter.licence.as_ref().is_none_or(|wanted| model.licence.is_some_and(|l| l.to_lowercase() == *wanted))
+        && filter
+            .licence
+            .as_ref()
+            .is_none_or(|wanted| model.licence.is_some_and(|l| l.to_lowercase() == *wanted))
         && filter.min_parameters.is_none_or(|least| model.parameters >= least)
         && filter.max_parameters.is_none_or(|most| model.parameters <= most)
         && filter.min_context_tokens.is_none_or(|least| model.context_length >= least)
@@ -256,37 +261,9 @@ fn described(model: &CatalogueModel, fit: Fit, fits_only_as: Option<LowerPrecisi
     }
 }
 
-/// Apply `work` to every item on all processors; results stand in the order of the items.
-fn in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(items.len()).min(16);
-    if threads < 2 {
-        return items.iter().map(work).collect();
-    }
-    let next = AtomicUsize::new(0);
-    let mut results: Vec<(usize, R)> = std::thread::scope(|scope| {
-        let run = || {
-            let mut mine = Vec::new();
-            while let Some((i, item)) = Some(next.fetch_add(1, Atomic::Relaxed)).and_then(|i| Some((i, items.get(i)?))) {
-                mine.push((i, work(item)));
-            }
-            mine
-        };
-        let others: Vec<_> = (1..threads).map(|_| scope.spawn(run)).collect();
-        let mut all = run();
-        for other in others {
-            match other.join() {
-                Ok(part) => all.extend(part),
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        }
-        all
-    });
-    results.sort_by_key(|(i, _)| *i);
-    results.into_iter().map(|(_, result)| result).collect()
-}
-
 fn order(sort: Sort, context: u64, a: &FitRow, b: &FitRow) -> Ordering {
-    let best = |row: &FitRow, figure: fn(&BestFit) -> f64, none: f64| row.fit.best.as_ref().map_or(none, figure);
+    let best =
+        |row: &FitRow, figure: fn(&BestFit) -> f64, none: f64| row.fit.best.as_ref().map_or(none, figure);
     let most = |figure: fn(&BestFit) -> f64| best(b, figure, -1.0).total_cmp(&best(a, figure, -1.0));
     let by = match sort {
         Sort::Parameters => b.parameters.cmp(&a.parameters),
@@ -296,7 +273,11 @@ fn order(sort: Sort, context: u64, a: &FitRow, b: &FitRow) -> Ordering {
         Sort::Sequences => {
             let at = |row: &FitRow| {
                 let counts = row.fit.best.as_ref().map(|best| best.sequences.as_slice()).unwrap_or_default();
-                counts.iter().find(|s| s.context_tokens >= context).or(counts.last()).and_then(|s| s.sequences)
+                counts
+                    .iter()
+                    .find(|s| s.context_tokens >= context)
+                    .or(counts.last())
+                    .and_then(|s| s.sequences)
             };
             at(b).cmp(&at(a))
         }

@@ -1,5 +1,6 @@
 //! The catalogue's models as the core sees them, each read once for the life of the process.
 
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use crate::catalogue::models::{self, CatalogueModel};
@@ -45,10 +46,9 @@ impl Specs {
 }
 
 fn entry(model: &CatalogueModel) -> Option<&'static Entry> {
-    static ENTRIES: OnceLock<Vec<Entry>> = OnceLock::new();
-    let all = models::all();
-    let entries = ENTRIES.get_or_init(|| all.iter().map(|_| Entry::default()).collect());
-    entries.get(all.binary_search_by_key(&model.id, |m| m.id).ok()?)
+    static ENTRIES: OnceLock<BTreeMap<&'static str, Entry>> = OnceLock::new();
+    let entries = ENTRIES.get_or_init(|| models::all().iter().map(|m| (m.id, Entry::default())).collect());
+    entries.get(model.id)
 }
 
 /// The model whose configuration this one's is, to the last key; itself where it has its own.

@@ -18,7 +18,11 @@ pub(super) fn answer(cluster: &Cluster, context: u64, rows: &[FitRow]) -> String
         cluster,
     );
     if let Some(largest) = fitting.iter().max_by_key(|row| row.parameters) {
-        text.push_str(&format!(" The largest is {} ({} parameters).", largest.model, short(largest.parameters)));
+        text.push_str(&format!(
+            " The largest is {} ({} parameters).",
+            largest.model,
+            short(largest.parameters)
+        ));
     }
     let lower = rows.iter().filter(|row| row.fits_only_as.is_some()).count();
     if lower > 0 {
@@ -29,11 +33,15 @@ pub(super) fn answer(cluster: &Cluster, context: u64, rows: &[FitRow]) -> String
 
 /// The head of a table, and a row's cells under it. A cell without a figure is empty.
 fn head(contexts: &[u64]) -> Vec<String> {
-    let mut head: Vec<String> = ["model", "parameters", "weights", "fits", "layout", "gpus", "idle_gpus", "replicas", "kv_tokens"]
-        .map(str::to_owned)
-        .to_vec();
+    let mut head: Vec<String> =
+        ["model", "parameters", "weights", "fits", "layout", "gpus", "idle_gpus", "replicas", "kv_tokens"]
+            .map(str::to_owned)
+            .to_vec();
     head.extend(contexts.iter().map(|context| format!("sequences_at_{context}")));
-    head.extend(["tpot_ms", "output_tokens_per_s", "smallest_gpus", "fits_only_as", "short_by_bytes", "reason"].map(str::to_owned));
+    head.extend(
+        ["tpot_ms", "output_tokens_per_s", "smallest_gpus", "fits_only_as", "short_by_bytes", "reason"]
+            .map(str::to_owned),
+    );
     head
 }
 
@@ -80,7 +88,9 @@ impl Fits {
     /// All rows as CSV (RFC 4180), the head first.
     #[must_use]
     pub fn csv(&self) -> String {
-        let line = |cells: Vec<String>| cells.iter().map(|cell| csv_cell(cell)).collect::<Vec<_>>().join(",") + "\r\n";
+        let line = |cells: Vec<String>| {
+            cells.iter().map(|cell| csv_cell(cell)).collect::<Vec<_>>().join(",") + "\r\n"
+        };
         let rows = self.items.iter().map(|row| line(cells(row, self.contexts.len())));
         std::iter::once(line(head(&self.contexts))).chain(rows).collect()
     }
@@ -88,7 +98,9 @@ impl Fits {
     /// The answer and the rows as a markdown table.
     #[must_use]
     pub fn markdown(&self) -> String {
-        let line = |cells: Vec<String>| format!("| {} |\n", cells.iter().map(|c| c.replace('|', "\\|")).collect::<Vec<_>>().join(" | "));
+        let line = |cells: Vec<String>| {
+            format!("| {} |\n", cells.iter().map(|c| c.replace('|', "\\|")).collect::<Vec<_>>().join(" | "))
+        };
         let head = head(&self.contexts);
         let rule = head.iter().map(|_| "---".to_owned()).collect();
         let mut text = format!("{}\n\n{}{}", self.answer, line(head), line(rule));

@@ -100,7 +100,10 @@ fn buffers(
 /// Bytes that a tensor grows by when the engine prepares it for its kernels. MXFP4 experts are padded to 256 hidden columns,
 /// and before Hopper (Marlin) to 128 columns of a rank's width: gpt-oss-20b loads 13.47 GiB on H100 and 13.72 on A100.
 fn added_after_loading(tensor: &Tensor, shape: &Shape, gpu: &Gpu) -> u64 {
-    if tensor.name.contains("kv_b_proj") && tensor.storage.is_quantised() {
+    if !tensor.storage.is_quantised() {
+        return 0;
+    }
+    if tensor.name.contains("kv_b_proj") {
         return tensor.on_rank(shape).parameters.saturating_mul(2);
     }
     let tiled = tensor.storage.tile != (1, 1) && tensor.storage.element == Dtype::Fp4;

@@ -1,0 +1,164 @@
+//! Many questions at once: the best layouts of each, and a problem in the place of each faulty one.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::ServiceError;
+use super::parallel::in_parallel;
+use super::question::{Asked, ResolvedModel, asked};
+use crate::ingest::FieldError;
+use crate::ingest::batch::{BatchRequest, Item};
+use crate::launch;
+use crate::planner;
+use crate::planner::fit::WhyNotFit;
+use crate::planner::plan::{RankedLayout, RefusedCount};
+
+/// What was looked up for the models of a batch, by their JSON.
+pub(super) type Models = std::collections::BTreeMap<String, Arc<Result<ResolvedModel, ServiceError>>>;
+
+/// Answers in the order of the questions.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct Batch {
+    /// Questions that were answered, whether anything fits or not.
+    pub answered: u64,
+    /// Of those, how many fit.
+    pub feasible: u64,
+    /// Questions with faults.
+    pub faulty: u64,
+    pub items: Vec<BatchItem>,
+}
+
+/// One answer, or what is wrong with the question.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct BatchItem {
+    /// Place of the question, from 0; in a matrix, models run slowest.
+    pub index: u64,
+    /// What `POST /v1/plans` would answer with: 200, or the status of the problem.
+    pub status: u16,
+    /// The model and cluster as asked.
+    #[schema(value_type = Object)]
+    pub model: Value,
+    #[schema(value_type = Object)]
+    pub cluster: Value,
+    pub plan: Option<BatchPlan>,
+    pub problem: Option<BatchProblem>,
+}
+
+/// The best layouts of a question; `POST /v1/plans` has the whole.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct BatchPlan {
+    pub feasible: bool,
+    pub answer: String,
+    /// Ranked, best first, at most `limit` (1 when not given).
+    pub layouts: Vec<RankedLayout>,
+    pub total_considered: u64,
+    pub total_feasible: u64,
+    /// Refusals by code.
+    pub refused_counts: Vec<RefusedCount>,
+    /// The refusal nearest to a fit, where nothing fits.
+    pub why_not: Option<WhyNotFit>,
+}
+
+/// A fault in the form of RFC 9457, without the members that belong to a response of its own.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct BatchProblem {
+    /// Stable code, as in `type` of a problem.
+    pub code: String,
+    pub detail: String,
+    /// Every fault of the question; pointers are into the question itself.
+    #[schema(value_type = Vec<Object>)]
+    pub errors: Vec<FieldError>,
+}
+
+/// Answer every question, on all processors.
+pub(super) fn answered(request: &BatchRequest, models: &Models) -> Batch {
+    let indexed: Vec<(usize, &Item)> = request.items.iter().enumerate().collect();
+    let items = in_parallel(&indexed, |(index, item)| one(*index, item, models));
+    let count = |holds: fn(&BatchItem) -> bool| items.iter().filter(|item| holds(item)).count() as u64;
+    Batch {
+        answered: count(|item| item.plan.is_some()),
+        feasible: count(|item| item.plan.as_ref().is_some_and(|plan| plan.feasible)),
+        faulty: count(|item| item.problem.is_some()),
+        items,
+    }
+}
+
+fn one(index: usize, item: &Item, models: &Models) -> BatchItem {
+    let outcome = match &item.request {
+        Err(faults) => Err(ServiceError::Invalid(faults.clone())),
+        Ok(request) => match models.get(&key(&item.model)).map(|found| found.as_ref()) {
+            Some(Ok(model)) => asked(request, Ok(model.clone())).map(|asked| plan(&asked)),
+            // the other faults of the question come with those of its model
+            Some(Err(ServiceError::Invalid(faults))) => {
+                asked(request, Err(faults.clone())).map(|asked| plan(&asked))
+            }
+            Some(Err(other)) => Err(other.clone()),
+            None => Err(ServiceError::Internal("a model was not looked up".to_owned())),
+        },
+    };
+    let (plan, problem) = match outcome {
+        Ok(plan) => (Some(plan), None),
+        Err(error) => (None, Some(error)),
+    };
+    BatchItem {
+        index: index as u64,
+        status: problem.as_ref().map_or(200, status),
+        model: item.model.clone(),
+        cluster: item.cluster.clone(),
+        plan,
+        problem: problem.map(shown),
+    }
+}
+
+/// Under which a model is looked up once for all its questions.
+pub(super) fn key(model: &Value) -> String {
+    model.to_string()
+}
+
+fn plan(asked: &Asked) -> BatchPlan {
+    let mut plan = planner::plan(&asked.input);
+    launch::attach(&asked.input, &mut plan);
+    let nearest = plan.refused.iter().filter(|r| r.short_by_bytes.is_some()).min_by_key(|r| r.short_by_bytes);
+    let why_not = nearest.or(plan.refused.first()).filter(|_| !plan.feasible).map(|refused| WhyNotFit {
+        code: refused.code.clone(),
+        message: refused.message.clone(),
+        short_by_bytes: refused.short_by_bytes,
+    });
+    BatchPlan {
+        feasible: plan.feasible,
+        answer: plan.answer,
+        layouts: plan.layouts,
+        total_considered: plan.total_considered,
+        total_feasible: plan.total_feasible,
+        refused_counts: plan.refused_counts,
+        why_not,
+    }
+}
+
+const fn status(error: &ServiceError) -> u16 {
+    match error {
+        ServiceError::Malformed(_) => 400,
+        ServiceError::Invalid(_) => 422,
+        ServiceError::NoPlan(_) | ServiceError::NoModel(_) => 404,
+        ServiceError::Unexpected { .. } => 412,
+        ServiceError::Unavailable(_) => 503,
+        ServiceError::Internal(_) => 500,
+    }
+}
+
+fn shown(error: ServiceError) -> BatchProblem {
+    let detail = error.to_string();
+    let (code, errors) = match error {
+        ServiceError::Invalid(faults) => ("invalid_request", faults),
+        ServiceError::Malformed(_) => ("malformed_json", Vec::new()),
+        ServiceError::NoPlan(_) => ("plan_not_found", Vec::new()),
+        ServiceError::NoModel(_) => ("model_not_found", Vec::new()),
+        ServiceError::Unexpected { .. } => ("precondition_failed", Vec::new()),
+        ServiceError::Unavailable(_) => ("database_unavailable", Vec::new()),
+        ServiceError::Internal(_) => ("internal", Vec::new()),
+    };
+    BatchProblem { code: code.to_owned(), detail, errors }
+}

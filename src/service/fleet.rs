@@ -1,0 +1,103 @@
+//! The questions over many plans, from the catalogue alone and with stored models.
+
+use std::sync::Arc;
+
+use super::batches::{self, Batch, Models};
+use super::question::{self, ResolvedModel};
+use super::sizings::sized;
+use super::sweeps::swept;
+use super::{App, Notice, ServiceError};
+use crate::ingest::FieldError;
+use crate::ingest::batch::BatchRequest;
+use crate::ingest::request::{ModelRequest, ModelSource};
+use crate::ingest::sizing::SizingRequest;
+use crate::ingest::sweep::SweepRequest;
+use crate::planner::sizing::Sizing;
+use crate::planner::sweep::Sweep;
+
+/// The fewest GPUs for a load, from the catalogue and the question itself.
+///
+/// # Errors
+/// [`ServiceError::Invalid`] with every fault of the question.
+pub fn size_offline(request: &SizingRequest) -> Result<Sizing, ServiceError> {
+    sized(request, offline(&request.plan.model))
+}
+
+/// Curves, from the catalogue and the question itself.
+///
+/// # Errors
+/// [`ServiceError::Invalid`] with every fault of the question.
+pub fn sweep_offline(request: &SweepRequest) -> Result<Sweep, ServiceError> {
+    swept(request, offline(&request.plan.model))
+}
+
+/// Many questions, from the catalogue and the questions themselves.
+#[must_use]
+pub fn batch_offline(request: &BatchRequest) -> Batch {
+    let mut models = Models::new();
+    for (key, model) in wanted(request) {
+        models.entry(key).or_insert_with(|| Arc::new(offline(model).map_err(ServiceError::Invalid)));
+    }
+    batches::answered(request, &models)
+}
+
+/// A model from the catalogue or from the question itself.
+pub(super) fn offline(model: &ModelRequest) -> Result<ResolvedModel, Vec<FieldError>> {
+    match &model.source {
+        ModelSource::Config { config, name } => question::read_config(name, config, None, model),
+        ModelSource::Id { id, .. } => question::from_catalogue(id, model),
+    }
+}
+
+/// The model of each valid question, under its key.
+fn wanted(request: &BatchRequest) -> impl Iterator<Item = (String, &ModelRequest)> {
+    let valid = request.items.iter().filter_map(|item| Some((&item.model, item.request.as_ref().ok()?)));
+    valid.map(|(model, request)| (batches::key(model), &request.model))
+}
+
+impl App {
+    /// The fewest GPUs for a load.
+    ///
+    /// # Errors
+    /// As [`App::plan_text`].
+    pub async fn size(&self, request: SizingRequest) -> Result<(Sizing, Vec<Notice>), ServiceError> {
+        let mut notices = Vec::new();
+        let model = self.resolve(&request.plan.model, &mut notices).await?;
+        Ok((apart(move || sized(&request, model)).await??, notices))
+    }
+
+    /// Curves over one or two things.
+    ///
+    /// # Errors
+    /// As [`App::plan_text`].
+    pub async fn sweep(&self, request: SweepRequest) -> Result<(Sweep, Vec<Notice>), ServiceError> {
+        let mut notices = Vec::new();
+        let model = self.resolve(&request.plan.model, &mut notices).await?;
+        Ok((apart(move || swept(&request, model)).await??, notices))
+    }
+
+    /// Many questions at once. A faulty one, or one whose model cannot be had now, has its problem in its place.
+    ///
+    /// # Errors
+    /// [`ServiceError::Internal`] only.
+    pub async fn batch(&self, request: BatchRequest) -> Result<(Batch, Vec<Notice>), ServiceError> {
+        let mut notices = Vec::new();
+        let mut models = Models::new();
+        for (key, model) in wanted(&request) {
+            if !models.contains_key(&key) {
+                let found = self.resolve(model, &mut notices).await;
+                models.insert(key, Arc::new(found.and_then(|read| read.map_err(ServiceError::Invalid))));
+            }
+        }
+        notices.sort_unstable();
+        notices.dedup();
+        Ok((apart(move || batches::answered(&request, &models)).await?, notices))
+    }
+}
+
+/// Work that takes longer than a plan, on a thread where no other request waits for it.
+pub(super) async fn apart<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, ServiceError> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| ServiceError::Internal(error.to_string()))
+}
