@@ -5,6 +5,7 @@
 /// Version of the fitted constants; `none` while only the plain model answers.
 pub const CALIBRATION: &str = "none";
 
+pub mod calibrated;
 pub mod load;
 pub mod roofline;
 
