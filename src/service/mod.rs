@@ -5,6 +5,8 @@
 
 pub mod accuracy;
 mod app;
+pub mod calibrate;
+pub mod measurements;
 mod models;
 mod question;
 

@@ -1,7 +1,7 @@
 //! Collectives by topology: the best algorithm that may run, by size, ranks and link.
 //!
 //! ```text
-//! time(S, n) = fixed + hop * log2(n) + traffic(S, n) / (share * link)
+//! time(S, n) = fixed + hop * log2(n) + traffic(S, n) / (share * (2/n)^loss * link)
 //! one-shot   traffic = (n-1) S            every rank sends all of its data to every other
 //! two-shot   traffic = 2 (n-1)/n S        reduce-scatter, then all-gather (ring, tree or direct)
 //! in-switch  traffic = (n+1)/n S          the switch adds up (NVLS)
@@ -26,7 +26,9 @@ pub enum WireKind {
     Nvlink5,
     /// Bridge pairs.
     Bridge,
-    Pcie,
+    /// PCIe, fourth generation and before.
+    Pcie4,
+    Pcie5,
     Xgmi,
     /// RDMA networks.
     Infiniband,
@@ -101,8 +103,10 @@ pub struct Algorithm {
     pub fixed_us: f64,
     /// Time for each doubling of the ranks, us.
     pub hop_us: f64,
-    /// Share of one direction of the link that is reached.
+    /// Share of one direction of the link that two ranks reach.
     pub share: f64,
+    /// Exponent by which more ranks reach less: `share * (2/n)^loss`.
+    pub loss: f64,
 }
 
 impl Algorithm {
@@ -116,7 +120,7 @@ impl Algorithm {
             Traffic::Gather => (ranks - 1.0) / ranks * bytes,
             Traffic::Send => bytes,
         };
-        let wire = (self.share * bytes_per_s).max(1.0);
+        let wire = (self.share * (2.0 / ranks).powf(self.loss) * bytes_per_s).max(1.0);
         (self.fixed_us + self.hop_us * ranks.max(1.0).log2()) * 1e-6 + traffic / wire
     }
 }
@@ -127,13 +131,14 @@ pub struct Algorithms(pub Vec<Algorithm>);
 
 /// What stands in where nothing was fitted: NCCL's ring on PCIe, the slowest of the measured kinds.
 const UNFITTED: Algorithm = Algorithm {
-    wire: WireKind::Pcie,
+    wire: WireKind::Pcie4,
     operation: Operation::AllReduce,
     kernel: Kernel::Library,
     traffic: Traffic::TwoShot,
     fixed_us: 10.0,
     hop_us: 8.0,
     share: 0.5,
+    loss: 0.0,
 };
 
 impl Algorithms {
@@ -266,7 +271,7 @@ impl WireKind {
             let rdma = ["infiniband", "ib", "roce", "rdma", "efa"];
             return if rdma.iter().any(|name| key.contains(name)) { Self::Infiniband } else { Self::Ethernet };
         }
-        Self::Pcie
+        if key.contains('5') || key.contains('6') { Self::Pcie5 } else { Self::Pcie4 }
     }
 
     /// True when the engine's own all-reduce kernels run on it.

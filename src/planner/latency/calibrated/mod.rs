@@ -7,6 +7,7 @@
 pub mod collective;
 pub mod parameters;
 pub mod range;
+pub mod releases;
 pub mod setting;
 mod step;
 pub mod work;
