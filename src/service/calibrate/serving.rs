@@ -22,6 +22,12 @@ pub fn predict(observation: &Observation, calibration: &Calibration) -> (f64, f6
 /// Fit the constants to `rows`; everything else is taken from `base`.
 #[must_use]
 pub fn fit(rows: &[&Observation], base: &Calibration) -> Values {
+    fit_with(rows, base, PRIOR_WEIGHT)
+}
+
+/// As [`fit`], with another weight of the priors.
+#[must_use]
+pub fn fit_with(rows: &[&Observation], base: &Calibration, prior_weight: f64) -> Values {
     let start: Vec<f64> = PRIORS.iter().map(|p| p.value.ln()).collect();
     let residuals = |x: &[f64]| {
         let calibration = Calibration { values: Values::from_logs(x), ..base.clone() };
@@ -36,7 +42,7 @@ pub fn fit(rows: &[&Observation], base: &Calibration) -> Values {
             }
         }
         for ((x, start), prior) in x.iter().zip(&start).zip(PRIORS) {
-            out.push(PRIOR_WEIGHT * (x - start) / prior.width);
+            out.push(prior_weight * (x - start) / prior.width);
         }
         out
     };

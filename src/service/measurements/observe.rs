@@ -112,7 +112,9 @@ pub fn observe(row: &Row, families: &mut Families) -> Observed {
     let concurrency = requests.filter(|n| *n > 0.0).ok_or("concurrency not stated")?;
     let tpot_ms = row.tpot_ms_median.or(row.tpot_ms_mean).filter(|t| usable(*t));
     let tpot_ms = row.tpot_ms_mean.filter(|t| usable(*t)).or(tpot_ms);
-    let ttft_ms = row.ttft_ms_median.or(row.ttft_ms_mean).filter(|t| usable(*t));
+    // a prompt that runs on other GPUs says nothing about this layout
+    let is_own_prompt = row.disaggregated != Some(true);
+    let ttft_ms = row.ttft_ms_median.or(row.ttft_ms_mean).filter(|t| usable(*t) && is_own_prompt);
     if tpot_ms.is_none() && ttft_ms.is_none() {
         return Err("neither TPOT nor TTFT");
     }

@@ -15,7 +15,7 @@ pub mod work;
 use collective::Algorithms;
 use parameters::{Parameter as P, Values};
 use range::Ranges;
-use setting::{Arrival, EngineKind, Question, Statistic};
+use setting::{Arrival, EngineKind, Generation, Question, Statistic};
 use step::Rates;
 
 use super::StepCost;
@@ -75,8 +75,9 @@ pub fn estimate(q: &Question<'_>, calibration: &Calibration) -> Times {
     // prompts that share full chunks with others cost less; stages work on different ones at a time
     let packed = step::prompt(q, calibration, &rates, input, 0.0, chunk).total_s();
     let marginal = packed.min(alone) / q.stages.max(1.0);
-    let phi = together(q, v);
     let others = (running - 1.0).max(0.0);
+    let prompts = others * marginal;
+    let phi = together(q, v, prompts / (prompts + output * step_s).max(f64::MIN_POSITIVE));
     let queue = phi * others / 2.0 * marginal;
     let speculative = if q.engine.draft_tokens > 0.0 { v.get(P::Acceptance) } else { 1.0 };
     let alone_decodes = load.disaggregated || load.arrival == Arrival::StaticBatch;
@@ -93,22 +94,26 @@ pub fn estimate(q: &Question<'_>, calibration: &Calibration) -> Times {
     Times { tpot_s, ttft_s, decode, interference_s, prompt }
 }
 
-/// Share of the clients whose prompts queue together.
-fn together(q: &Question<'_>, v: &Values) -> f64 {
-    let phi = match q.load.arrival {
-        Arrival::AllAtOnce => v.get(P::BurstAll),
-        Arrival::ClosedLoopFixed => {
-            let own = if q.engine.kind == EngineKind::Sglang { v.get(P::BurstFixedSglang) } else { 1.0 };
-            v.get(P::BurstFixed) * own
-        }
+/// Share of the clients whose prompts queue together. `crowding` is the share of prompts in the work of a cycle: the
+/// more of it, the more clients are found waiting at once.
+fn together(q: &Question<'_>, v: &Values, crowding: f64) -> f64 {
+    let sglang = q.engine.kind == EngineKind::Sglang;
+    let alone = match q.load.arrival {
+        Arrival::AllAtOnce => return v.get(P::BurstAll).min(1.0),
+        Arrival::StaticBatch => return 0.0,
         Arrival::ClosedLoop => v.get(P::Burst),
-        Arrival::StaticBatch => 0.0,
-    };
-    phi.min(1.2)
+        Arrival::ClosedLoopFixed => v.get(P::BurstFixed) * if sglang { v.get(P::BurstFixedSglang) } else { 1.0 },
+    }
+    .min(1.0);
+    let crowd = v.get(if sglang { P::CrowdSglang } else { P::Crowd }).min(1.0);
+    alone + (1.0 - alone) * crowd * crowding
 }
 
 fn first_token(q: &Question<'_>, v: &Values, alone: f64, queue: f64, step_s: f64, tpot_s: f64) -> f64 {
     let load = &q.load;
+    if load.arrival == Arrival::StaticBatch {
+        return alone;
+    }
     let engine = match q.engine.kind {
         EngineKind::Vllm => v.get(P::FirstVllm),
         EngineKind::Sglang => v.get(P::FirstSglang),
@@ -119,9 +124,12 @@ fn first_token(q: &Question<'_>, v: &Values, alone: f64, queue: f64, step_s: f64
     let is_median = load.statistic == Statistic::Median;
     let queue = if is_median && load.arrival != Arrival::AllAtOnce { queue * v.get(P::BurstMedian) } else { queue };
     let cold = if is_median { 0.0 } else { v.get(P::ColdStart) };
-    let in_progress = v.get(P::FirstSteps) * step_s * (1.0 - 1.0 / running);
+    let polls_rarely =
+        q.engine.kind == EngineKind::Sglang && q.machine.generation == Generation::Blackwell;
+    let steps = v.get(P::FirstSteps) * if polls_rarely { v.get(P::FirstStepsSglangBlackwell) } else { 1.0 };
+    let groups = if q.attention_groups > 1.0 { v.get(P::FirstGroups) } else { 1.0 };
+    let in_progress = steps * step_s * (1.0 - 1.0 / running);
     let half = if load.arrival == Arrival::AllAtOnce { 0.5 } else { 1.0 };
     let slot = v.get(P::SlotWait) * half * (load.waiting.max(0.0) / running) * load.output_tokens * tpot_s;
-    let busy = v.get(P::FirstToken) * engine + alone + queue + in_progress + cold + slot;
-    if load.disaggregated { busy * v.get(P::DisaggregatedFirst) } else { busy }
+    groups * (v.get(P::FirstToken) * engine + alone + queue) + in_progress + cold + slot
 }

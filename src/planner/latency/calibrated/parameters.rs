@@ -72,6 +72,7 @@ parameters! {
     LayerExpertFp8 "layer_expert_fp8_seconds" 2.8e-5 0.50 "s" "added where experts are fp8";
     LayerExpertFp4 "layer_expert_fp4_seconds" 5.0e-6 0.50 "s" "added where experts are nvfp4";
     LayerExpertMx "layer_expert_mxfp4_seconds" 5.0e-6 0.50 "s" "added where experts are mxfp4";
+    LayerSparse "layer_sparse_seconds" 3.0e-5 0.50 "s" "added where attention is sparse: indexer and choice of tokens";
     StepCost "step_seconds" 6.0e-4 0.60 "s" "fixed cost of a decode step";
     SequenceCost "sequence_seconds" 1.2e-5 0.50 "s" "cost of one more sequence in a step: scheduling, sampling, output";
     YearGain "yearly_gain" 1.8 0.20 "" "factor by which fixed costs fall in a year of engine releases";
@@ -88,26 +89,31 @@ parameters! {
     CostVllmExperts "cost_vllm_experts" 1.0 0.12 "" "factor on fixed costs, vLLM with experts";
     CostSglangExperts "cost_sglang_experts" 1.0 0.12 "" "factor on fixed costs, SGLang with experts";
     CostTrtExperts "cost_tensorrt_experts" 1.1 0.12 "" "factor on fixed costs, TensorRT-LLM with experts";
+    CostMxfp4 "cost_mxfp4" 1.0 0.20 "" "factor on fixed costs of mxfp4 models before Blackwell";
+    CostMxfp4Blackwell "cost_mxfp4_blackwell" 0.72 0.20 "" "the same on Blackwell, which has fused kernels for them";
     CostEager "cost_eager" 2.2 0.30 "" "factor on fixed costs without CUDA graphs";
     SequenceSglang "sequence_sglang" 1.4 0.30 "" "factor on the cost of a sequence in SGLang";
     CollectiveScale "collective_scale" 1.0 0.20 "" "factor on measured collectives inside a serving step";
     ExchangeScale "exchange_scale" 1.0 0.40 "" "factor on the exchange of tokens between experts";
     PromptLaunch "prompt_layer_seconds" 1.0e-4 0.40 "s" "least time of a layer in a prefill: launches outside CUDA graphs";
-    FirstToken "first_token_seconds" 1.5e-2 0.40 "s" "request handling before and after the first token";
+    FirstToken "first_token_seconds" 1.3e-2 0.40 "s" "request handling before and after the first token";
     FirstVllm "first_token_vllm" 0.8 0.25 "" "factor on it in vLLM";
-    FirstSglang "first_token_sglang" 3.0 0.40 "" "factor on it in SGLang";
+    FirstSglang "first_token_sglang" 3.5 0.25 "" "factor on it in SGLang";
     FirstTrt "first_token_tensorrt" 1.2 0.30 "" "factor on it in TensorRT-LLM";
     FirstSteps "first_token_steps" 2.0 0.50 "" "decode steps that a new request waits for under load";
-    ColdStart "cold_start_seconds" 1.5e-2 0.50 "s" "added to a mean over few requests: the first ones are slow";
+    FirstStepsSglangBlackwell "first_token_steps_sglang_blackwell" 6.0 0.40 "" "factor on it, SGLang on Blackwell: recipes look for new requests every 10 to 30 steps";
+    FirstGroups "first_token_attention_dp" 1.8 0.40 "" "factor on the first token with attention DP: groups wait for each other";
+    ColdStart "cold_start_seconds" 0.8e-2 0.50 "s" "added to a mean over few requests: the first ones are slow";
     Burst "burst_share" 0.12 0.25 "" "share of the clients whose prompts queue together, lengths random, mean over a run";
     BurstMedian "burst_median" 0.35 0.40 "" "factor on it for the median request";
-    BurstFixed "burst_fixed_lengths" 0.30 0.40 "" "the same share with equal lengths: requests end together";
-    BurstFixedSglang "burst_fixed_sglang" 2.5 0.40 "" "factor on it in SGLang, which runs prompts first";
+    BurstFixed "burst_fixed_lengths" 0.25 0.40 "" "the same share with equal lengths: requests end together";
+    BurstFixedSglang "burst_fixed_sglang" 1.2 0.30 "" "factor on it in SGLang, which runs prompts first";
+    Crowd "crowd_share" 0.30 0.40 "" "how far a load that is mostly prefill brings clients together, engines that mix prompts into decode";
+    CrowdSglang "crowd_share_sglang" 0.90 0.20 "" "the same in SGLang, which runs prompts first";
     BurstAll "burst_all_at_once" 1.0 0.10 "" "the same share when all requests arrive at once";
     Interference "prefill_interference" 1.0 0.15 "" "share of other requests' prefill that stretches decode";
     SlotWait "slot_wait" 1.3 0.30 "" "factor on the wait for a slot when more requests come than fit";
     Acceptance "tokens_per_step" 2.1 0.15 "tokens" "tokens that a speculative step yields, three drafted";
-    DisaggregatedFirst "disaggregated_first_token" 1.6 0.40 "" "factor on the first token with separate prefill workers";
 }
 
 /// Number of constants.

@@ -121,6 +121,8 @@ fn fixed_cost_factor(work: &RankWork, generation: Generation, engine: &Engine, v
         * when(blackwell, of(P::CostBlackwell))
         * when(generation == Generation::Ampere, of(P::CostAmpere))
         * when(generation == Generation::Amd, of(P::CostAmd))
+        * when(work.format == Format::Mxfp4 && !blackwell, of(P::CostMxfp4))
+        * when(work.format == Format::Mxfp4 && blackwell, of(P::CostMxfp4Blackwell))
         * when(engine.eager, of(P::CostEager))
 }
 
@@ -222,7 +224,8 @@ fn layers_cost(work: &RankWork, rates: &Rates, v: &Values) -> f64 {
         * (work.layers * (of(P::LayerCost) + dense_format)
             + expert_layers * (of(P::LayerExpert) + expert_format)
             + work.latent_layers * of(P::LayerLatent)
-            + work.state_layers * of(P::LayerState))
+            + work.state_layers * of(P::LayerState)
+            + work.sparse_tokens.map_or(0.0, |_| work.latent_layers * of(P::LayerSparse)))
 }
 
 /// One decode step of `running` sequences in each attention group.
