@@ -5,6 +5,7 @@
 //! others ([`estimate`]). `docs/ACCURACY.md` says how near it comes to measurements that the fit never saw.
 
 pub mod collective;
+pub mod layout;
 pub mod parameters;
 pub mod range;
 pub mod releases;

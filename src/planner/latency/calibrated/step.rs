@@ -287,6 +287,15 @@ pub(super) fn launches(q: &Question<'_>, v: &Values, rates: &Rates, tokens: f64,
     (tokens / chunk).ceil().max(1.0) * q.work.layers * v.get(P::PromptLaunch) * rates.cost
 }
 
+/// One full chunk behind the context of the load.
+pub(super) fn chunk(q: &Question<'_>, calibration: &Calibration) -> StepCost {
+    let v = &calibration.values;
+    let rates = Rates::of(q.work, q.machine, &q.engine, v);
+    let tokens = q.engine.chunk_tokens.max(1.0);
+    let cost = prompt(q, calibration, &rates, tokens, q.load.context_tokens, tokens);
+    with_launches(cost, launches(q, v, &rates, tokens, tokens))
+}
+
 /// A pass cannot be faster than its launches: the rest of a smooth maximum goes to overhead.
 pub(super) fn with_launches(mut cost: StepCost, launches: f64) -> StepCost {
     let busy = cost.total_s();
