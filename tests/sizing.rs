@@ -38,6 +38,7 @@ fn input(cluster_text: &str) -> PlanInput {
         search: Search { allow_idle_gpus: true, ..Search::default() },
         overrides: Overrides::default(),
         latency_model: LatencyModel::Roofline,
+        calibration: shardwise::catalogue::calibration::calibration(),
         limit: 1,
     }
 }

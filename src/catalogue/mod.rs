@@ -1,5 +1,6 @@
 //! The embedded data: hardware, links, nodes and model configurations, parsed once into core types.
 
+pub mod calibration;
 pub mod hardware;
 pub mod models;
 

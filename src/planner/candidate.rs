@@ -1,6 +1,7 @@
 //! A replica multiplied over a pool, with its speed: what the ranking compares.
 
 use super::input::{LatencyModel, PlanInput};
+use super::latency::calibrated::layout::Asked;
 use super::latency::load::stage_loads;
 use super::latency::{LatencyInput, Timing, roofline};
 use super::layout::Shape;
@@ -56,8 +57,8 @@ impl Ground<'_> {
         let room = whole(sequences_at_context).min(self.settings.max_num_seqs).saturating_mul(caches);
         let concurrency = asked.min(room).max(1);
         let all_reduces_per_pass = self.all_reduces_per_pass(&shape);
-        let timing = self.timing(&replica, caches, concurrency);
-        let tpot_s = timing.decode.total_s();
+        let timing = self.timing(&replica, caches, concurrency, asked);
+        let tpot_s = timing.tpot_s;
         let tokens_per_s = concurrency as f64 / tpot_s;
         let request_s = timing.ttft_s + self.input.workload.output_tokens.saturating_sub(1) as f64 * tpot_s;
         let usd_per_hour = self.usd_per_gpu_hour().map(|usd| usd * (shape.gpus().saturating_mul(dp)) as f64);
@@ -90,9 +91,12 @@ impl Ground<'_> {
         }
     }
 
-    /// How fast a replica is while `caches` engine caches hold `concurrency` sequences together.
+    /// How fast a replica is while `caches` engine caches hold `concurrency` sequences together, of `asked` that came.
     #[must_use]
-    pub fn timing(&self, replica: &Replica, caches: u64, concurrency: u64) -> Timing {
+    pub fn timing(&self, replica: &Replica, caches: u64, concurrency: u64, asked: u64) -> Timing {
+        if self.input.latency_model == LatencyModel::Calibrated {
+            return self.calibrated_timing(replica, self.asked(replica, caches, concurrency, asked));
+        }
         let stages = stage_loads(&self.input.model, replica);
         let latency = LatencyInput {
             shape: &replica.shape,
@@ -104,10 +108,22 @@ impl Ground<'_> {
             context_tokens: self.context().as_f64(),
             chunk_tokens: self.settings.max_num_batched_tokens as f64,
         };
-        match self.input.latency_model {
-            LatencyModel::Roofline | LatencyModel::Calibrated => {
-                roofline::estimate(&latency, &self.constants(replica))
-            }
+        roofline::estimate(&latency, &self.constants(replica))
+    }
+
+    /// The load of one cache. Sequences wait when more came than fit at the length of a request, which may be more
+    /// than fit at the asked context.
+    fn asked(&self, replica: &Replica, caches: u64, concurrency: u64, asked: u64) -> Asked {
+        let workload = &self.input.workload;
+        let length = Tokens(workload.input_tokens.saturating_add(workload.output_tokens).max(1));
+        let fit = whole(replica.cache.sequences_at(replica.capacity.blocks, length))
+            .min(self.settings.max_num_seqs)
+            .saturating_mul(caches)
+            .max(concurrency);
+        let caches = caches.max(1) as f64;
+        Asked {
+            running: (concurrency as f64 / caches).max(1.0),
+            waiting: asked.saturating_sub(fit) as f64 / caches,
         }
     }
 
@@ -125,7 +141,7 @@ impl Ground<'_> {
 
 fn meets(input: &PlanInput, timing: &Timing) -> bool {
     let within = |limit: Option<f64>, seconds: f64| limit.is_none_or(|ms| seconds * 1e3 <= ms);
-    within(input.slo.ttft_ms, timing.ttft_s) && within(input.slo.tpot_ms, timing.decode.total_s())
+    within(input.slo.ttft_ms, timing.ttft_s) && within(input.slo.tpot_ms, timing.tpot_s)
 }
 
 /// The whole part of a fraction of sequences.

@@ -2,11 +2,13 @@
 //! by whoever builds it (`ingest::request`); the planner still never panics on any value.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::hardware::Cluster;
+use super::latency::calibrated::Calibration;
 use super::model::ModelSpec;
 use super::units::Bytes;
 
@@ -24,6 +26,8 @@ pub struct PlanInput {
     /// Constants given by the caller, by name.
     pub overrides: Overrides,
     pub latency_model: LatencyModel,
+    /// Constants of the calibrated latency model.
+    pub calibration: Arc<Calibration>,
     /// At most this many layouts in the answer.
     pub limit: usize,
 }

@@ -8,6 +8,8 @@ mod app;
 pub mod batches;
 pub mod fits;
 mod fleet;
+pub mod calibrate;
+pub mod measurements;
 mod models;
 mod parallel;
 mod question;

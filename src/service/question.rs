@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use super::{AnswerBytes, ServiceError};
 use crate::catalogue::models::{self, NotFound};
-use crate::catalogue::{self, hardware};
+use crate::catalogue::{self, calibration, hardware};
 use crate::ingest::config_json::{self, ReadModel, WhatIf};
 use crate::ingest::fields::hint;
 use crate::ingest::request::{ModelRequest, ModelSource, PlanRequest};
@@ -82,7 +82,7 @@ impl Versions {
             planner: env!("CARGO_PKG_VERSION").to_owned(),
             catalogue: catalogue::VERSION.to_owned(),
             engine_rules: engines.join(", "),
-            calibration: planner::latency::CALIBRATION.to_owned(),
+            calibration: calibration::calibration().version.clone(),
         }
     }
 }
@@ -141,6 +141,7 @@ pub(super) fn asked(
         search: request.search.clone(),
         overrides: request.overrides.clone(),
         latency_model: request.latency_model,
+        calibration: calibration::calibration(),
         limit: request.limit,
     };
     let notes = model.read.diagnostics.into_iter().map(|d| d.message).collect();

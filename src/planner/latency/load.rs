@@ -84,7 +84,7 @@ fn layers_by_kind(model: &ModelSpec, layers: &[usize]) -> SmallVec<[f64; 8]> {
 }
 
 /// How far back a cache is read, and its elements for one token on a rank; `None` for states.
-fn per_token(cache: &LayerCache, tp: u64) -> Option<(f64, f64)> {
+pub(super) fn per_token(cache: &LayerCache, tp: u64) -> Option<(f64, f64)> {
     let far = |reach: &Reach| match reach {
         Reach::Full => f64::INFINITY,
         Reach::Sliding { window } => *window as f64,
@@ -108,7 +108,7 @@ fn per_token(cache: &LayerCache, tp: u64) -> Option<(f64, f64)> {
 }
 
 /// Mean of key and value size of a layer's attention: what one query head multiplies with per token.
-fn attended_size(kind: &LayerKind, model: &ModelSpec) -> f64 {
+pub(super) fn attended_size(kind: &LayerKind, model: &ModelSpec) -> f64 {
     kind.caches
         .iter()
         .find_map(|cache| match cache {

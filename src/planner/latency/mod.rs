@@ -2,9 +2,7 @@
 //!
 //! Both models read the same [`LatencyInput`]; `roofline` is the plain one.
 
-/// Version of the fitted constants; `none` while only the plain model answers.
-pub const CALIBRATION: &str = "none";
-
+pub mod calibrated;
 pub mod load;
 pub mod roofline;
 
@@ -126,7 +124,9 @@ pub struct Timing {
     pub decode: StepCost,
     /// One prefill chunk at `context_tokens`.
     pub chunk: StepCost,
-    /// The whole prompt of a request, alone.
+    /// For each output token after the first, what prompts of other requests add to it included.
+    pub tpot_s: f64,
+    /// From the arrival of a request to its first token.
     pub ttft_s: f64,
     /// Factors of the interval around TTFT and TPOT.
     pub ttft_range: (f64, f64),
@@ -143,11 +143,11 @@ impl Timing {
         reason = "a count of collectives is small and positive"
     )]
     pub fn show(&self, all_reduces_per_pass: f64) -> Latency {
-        let tpot_ms = self.decode.total_s() * 1e3;
+        let tpot_ms = self.tpot_s * 1e3;
         Latency {
             ttft_ms: Estimate::within(self.ttft_s * 1e3, self.ttft_range.0, self.ttft_range.1, self.basis),
             tpot_ms: Estimate::within(tpot_ms, self.tpot_range.0, self.tpot_range.1, self.basis),
-            decode_step_ms: tpot_ms,
+            decode_step_ms: self.decode.total_s() * 1e3,
             prefill_chunk_ms: self.chunk.total_s() * 1e3,
             decode_breakdown_ms: self.decode.breakdown_ms(),
             prefill_breakdown_ms: self.chunk.breakdown_ms(),

@@ -56,8 +56,10 @@ impl Constants {
 /// The timing of one layout.
 #[must_use]
 pub fn estimate(input: &LatencyInput<'_>, constants: &Constants) -> Timing {
+    let decode = decode_step(input, constants);
     Timing {
-        decode: decode_step(input, constants),
+        decode,
+        tpot_s: decode.total_s(),
         chunk: prefill_chunk(input, constants, input.chunk_tokens, input.context_tokens),
         ttft_s: prompt(input, constants),
         ttft_range: RANGE,

@@ -222,7 +222,7 @@ impl Seats {
 }
 
 fn at(ground: &Ground<'_>, replica: &Replica, load: &Load, concurrency: u64) -> Carried {
-    let timing = ground.timing(replica, replica.shape.attention_dp.max(1), concurrency);
+    let timing = ground.timing(replica, replica.shape.attention_dp.max(1), concurrency, concurrency);
     if load.has_arrivals() {
         arriving(ground, replica, &timing, load, concurrency)
     } else {

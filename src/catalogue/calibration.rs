@@ -1,0 +1,137 @@
+//! The fitted constants of the latency model: those in the binary, or a caller's own file.
+
+use std::sync::{Arc, OnceLock};
+
+use serde::{Deserialize, Serialize};
+
+use crate::planner::latency::calibrated::Calibration;
+use crate::planner::latency::calibrated::collective::Algorithms;
+use crate::planner::latency::calibrated::parameters::{PRIORS, Values};
+use crate::planner::latency::calibrated::range::Ranges;
+
+/// `data/calibration/latency.json`, and what `shardwise calibrate` writes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CalibrationFile {
+    /// Names the fit.
+    pub version: String,
+    /// Where its measurements come from.
+    pub source: String,
+    /// How near it comes, in words; nothing computes with it.
+    #[serde(default)]
+    pub fit: Vec<String>,
+    pub constants: Vec<Constant>,
+    pub collectives: Algorithms,
+    pub ranges: Ranges,
+}
+
+/// One fitted constant.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Constant {
+    pub name: String,
+    pub value: f64,
+    #[serde(default)]
+    pub unit: String,
+    /// What it was taken to be before the fit.
+    #[serde(default)]
+    pub prior: f64,
+    #[serde(default)]
+    pub meaning: String,
+}
+
+/// A calibration file that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum CalibrationError {
+    #[error("not a calibration file: {0}")]
+    Json(#[from] serde_json::Error),
+    #[error("{name} is {value}: not a constant of this model, or not a positive number")]
+    Constant { name: String, value: f64 },
+    #[error("a calibration is already in use: it is chosen once, at start")]
+    InUse,
+    #[error("a collective of {0:?} has a negative or missing figure")]
+    Collective(crate::planner::latency::calibrated::collective::WireKind),
+}
+
+const EMBEDDED: &str = include_str!("../../data/calibration/latency.json");
+
+static IN_USE: OnceLock<Arc<Calibration>> = OnceLock::new();
+
+/// The calibration in use: the caller's where one was installed, else the one in the binary, read once.
+/// The embedded file is checked by a test; a broken one would leave the priors.
+#[must_use]
+pub fn calibration() -> Arc<Calibration> {
+    Arc::clone(IN_USE.get_or_init(|| Arc::new(read(EMBEDDED).unwrap_or_else(|_| priors()))))
+}
+
+/// Use a caller's own calibration from now on: called once, at start, before any answer.
+///
+/// # Errors
+/// When the text is no calibration, or another is already in use.
+pub fn install(text: &str) -> Result<(), CalibrationError> {
+    IN_USE.set(Arc::new(read(text)?)).map_err(|_| CalibrationError::InUse)
+}
+
+/// A calibration from the text of a file. Constants that it leaves out keep their priors.
+///
+/// # Errors
+/// When the text is no calibration, or a figure in it cannot be used.
+pub fn read(text: &str) -> Result<Calibration, CalibrationError> {
+    let file: CalibrationFile = serde_json::from_str(text)?;
+    let mut values = Values::priors();
+    for constant in &file.constants {
+        if !values.set(&constant.name, constant.value) {
+            return Err(CalibrationError::Constant { name: constant.name.clone(), value: constant.value });
+        }
+    }
+    let positive = |x: f64| x.is_finite() && x > 0.0;
+    let bad = file.collectives.0.iter().find(|a| {
+        !(positive(a.share) && a.fixed_us.is_finite() && a.fixed_us >= 0.0)
+            || !(a.hop_us.is_finite() && a.hop_us >= 0.0 && a.loss.is_finite())
+    });
+    if let Some(bad) = bad {
+        return Err(CalibrationError::Collective(bad.wire));
+    }
+    Ok(Calibration {
+        version: file.version,
+        source: file.source,
+        values,
+        algorithms: file.collectives,
+        ranges: file.ranges,
+    })
+}
+
+/// A calibration as a file, with what each constant is.
+#[must_use]
+pub fn write(calibration: &Calibration, fit: Vec<String>) -> CalibrationFile {
+    let constants = calibration
+        .values
+        .iter()
+        .zip(PRIORS)
+        .map(|((prior, value), _)| Constant {
+            name: prior.name.to_owned(),
+            value,
+            unit: prior.unit.to_owned(),
+            prior: prior.value,
+            meaning: prior.meaning.to_owned(),
+        })
+        .collect();
+    CalibrationFile {
+        version: calibration.version.clone(),
+        source: calibration.source.clone(),
+        fit,
+        constants,
+        collectives: calibration.algorithms.clone(),
+        ranges: calibration.ranges.clone(),
+    }
+}
+
+/// Nothing fitted.
+#[must_use]
+pub fn priors() -> Calibration {
+    Calibration {
+        version: "priors".to_owned(),
+        source: String::new(),
+        values: Values::priors(),
+        algorithms: Algorithms::default(),
+        ranges: Ranges::unlearnt(),
+    }
+}

@@ -1,0 +1,304 @@
+//! The time of one pass: a decode step, or a chunk of a prompt.
+//!
+//! ```text
+//! products   = ( (bytes / (share * HBM))^3 + (FLOPs / (share * peak * knees))^3 )^(1/3)   dense and experts apart
+//! experts    = layers * routed * touched * slice,  touched = 1 - (1 - k/E)^(spread * tokens)
+//! cache      = sequences * elements(context) * bytes / (share * HBM)
+//! collectives= 2 a layer over the TP group, or an exchange with the experts' ranks
+//! fixed      = layers * (cost of a layer by kind and format) + cost of a step + cost of a sequence * sequences
+//! ```
+//! The cubic mean is a smooth maximum: a product is bound by memory or by compute, and near the knee
+//! by both. Knees: a product of `m` tokens and `n` features on the rank reaches
+//! `1 / ((1 + M0/m)(1 + N0/n))` of its rate.
+
+use super::Calibration;
+use super::collective::{Kernel, Wire};
+use super::parameters::{Parameter as P, Values};
+use super::setting::{Engine, EngineKind, Generation, Machine, Question};
+use super::work::{ExpertWork, Format, RankWork};
+use crate::planner::latency::StepCost;
+
+/// Constants of one question, products of the fitted factors.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rates {
+    /// Bytes/s when dense weights are read.
+    weights: f64,
+    /// Bytes/s when expert weights are read, before the grain of a slice.
+    experts: f64,
+    kv: f64,
+    /// FLOP/s of dense products, before knees.
+    dense: f64,
+    /// FLOP/s of the output head, which is 16-bit.
+    head: f64,
+    expert_flops: f64,
+    attention: f64,
+    latent: f64,
+    /// Factor on fixed costs.
+    cost: f64,
+    /// Seconds of a sequence in a step.
+    sequence: f64,
+}
+
+/// `factor` where it applies.
+fn when(applies: bool, factor: f64) -> f64 {
+    if applies { factor } else { 1.0 }
+}
+
+/// The last year of releases that were measured: fixed costs are not taken to fall further.
+const NEWEST_RELEASE: f64 = 2026.4;
+/// The first.
+const OLDEST_RELEASE: f64 = 2023.9;
+
+impl Rates {
+    pub(super) fn of(work: &RankWork, machine: &Machine, engine: &Engine, v: &Values) -> Self {
+        let of = |p| v.get(p);
+        let generation = machine.generation;
+        let on = |g: Generation, p| when(generation == g, of(p));
+        let is = |e: EngineKind, p| when(engine.kind == e, of(p));
+        let hbm = machine.hbm_bytes_per_s;
+        let four_bit = matches!(work.format, Format::Nvfp4);
+        let compute = of(P::PrefillRate)
+            * on(Generation::Blackwell, P::RateBlackwell)
+            * on(Generation::Ampere, P::RateAmpere)
+            * on(Generation::Amd, P::RateAmd)
+            * is(EngineKind::Vllm, P::RateVllm)
+            * is(EngineKind::Sglang, P::RateSglang)
+            * is(EngineKind::TensorRtLlm, P::RateTrt)
+            * is(EngineKind::Other, P::RateOther);
+        let half = machine.half();
+        let gain = peak_of(work.format, machine) / half;
+        let dense_gain = gain.powf(of(P::FormatGain));
+        let expert_gain = gain.powf(of(P::FormatGainExperts));
+        Self {
+            weights: of(P::WeightShare)
+                * when(four_bit, of(P::WeightShareFp4))
+                * on(Generation::Blackwell, P::WeightShareBlackwell)
+                * on(Generation::Amd, P::WeightShareAmd)
+                * hbm,
+            experts: of(P::ExpertShare)
+                * on(Generation::Blackwell, P::ExpertBlackwell)
+                * on(Generation::Ampere, P::ExpertAmpere)
+                * on(Generation::Amd, P::ExpertAmd)
+                * is(EngineKind::Vllm, P::ExpertVllm)
+                * is(EngineKind::Sglang, P::ExpertSglang)
+                * is(EngineKind::TensorRtLlm, P::ExpertTrt)
+                * hbm,
+            kv: of(P::KvShare) * hbm,
+            dense: compute * half * dense_gain,
+            head: compute * half,
+            expert_flops: compute * of(P::ExpertRate) * half * expert_gain,
+            attention: of(P::AttentionRate) * half,
+            latent: of(P::LatentRate) * half,
+            cost: fixed_cost_factor(work, generation, engine, v),
+            sequence: of(P::SequenceCost) * is(EngineKind::Sglang, P::SequenceSglang),
+        }
+    }
+}
+
+/// How much an engine's fixed costs differ from the reference.
+fn fixed_cost_factor(work: &RankWork, generation: Generation, engine: &Engine, v: &Values) -> f64 {
+    let of = |p| v.get(p);
+    let years = engine.released.clamp(OLDEST_RELEASE, NEWEST_RELEASE) - 2026.0;
+    let blackwell = generation == Generation::Blackwell;
+    let experts = work.experts.is_some();
+    let own = match engine.kind {
+        EngineKind::Vllm => {
+            of(P::CostVllm)
+                * when(blackwell, of(P::CostVllmBlackwell))
+                * when(experts, of(P::CostVllmExperts))
+        }
+        EngineKind::Sglang => {
+            of(P::CostSglang)
+                * when(blackwell, of(P::CostSglangBlackwell))
+                * when(experts, of(P::CostSglangExperts))
+        }
+        EngineKind::TensorRtLlm => {
+            of(P::CostTrt) * when(blackwell, of(P::CostTrtBlackwell)) * when(experts, of(P::CostTrtExperts))
+        }
+        EngineKind::Other => of(P::CostOther),
+    };
+    own * of(P::YearGain).powf(-years)
+        * when(blackwell, of(P::CostBlackwell))
+        * when(generation == Generation::Ampere, of(P::CostAmpere))
+        * when(generation == Generation::Amd, of(P::CostAmd))
+        * when(work.format == Format::Mxfp4 && !blackwell, of(P::CostMxfp4))
+        * when(work.format == Format::Mxfp4 && blackwell, of(P::CostMxfp4Blackwell))
+        * when(engine.eager, of(P::CostEager))
+}
+
+/// Peak rate in which products run: the format's own where the GPU has it.
+fn peak_of(format: Format, machine: &Machine) -> f64 {
+    match format {
+        Format::Half | Format::PackedHalf => machine.half(),
+        Format::Fp8 => machine.fp8(),
+        Format::Nvfp4 => machine.fp4(),
+        // mxfp4 weights meet 8-bit activations on Blackwell and are unpacked to 16 bit before it
+        Format::Mxfp4 if machine.peak.fp4.is_some() => machine.fp8(),
+        Format::Mxfp4 => machine.half(),
+    }
+}
+
+/// A smooth maximum.
+fn cubic_mean(a: f64, b: f64) -> f64 {
+    (a.max(0.0).powi(3) + b.max(0.0).powi(3)).cbrt()
+}
+
+/// Dense products of a rank: (seconds, seconds that reading the weights alone takes).
+fn dense(work: &RankWork, rates: &Rates, tokens: f64, chunk: Option<f64>, v: &Values) -> (f64, f64) {
+    let read = work.dense_bytes / rates.weights;
+    let knee = 1.0 + v.get(P::KneeWidth) / work.dense_width.max(1.0);
+    let knee = knee * chunk.map_or(1.0, |m| 1.0 + v.get(P::KneeTokens) / m.max(1.0));
+    let compute = 2.0 * work.dense_parameters * tokens / rates.dense * knee;
+    (cubic_mean(read, compute), read)
+}
+
+/// Expert products of a rank for `tokens` tokens of the whole instance.
+fn experts(work: &ExpertWork, rates: &Rates, tokens: f64, chunk: Option<f64>, v: &Values) -> (f64, f64) {
+    let chosen = (work.per_token / work.routed.max(1.0)).min(1.0);
+    let touched = (1.0 - (1.0 - chosen).powf(tokens.max(1.0) * v.get(P::ExpertSpread))).max(chosen);
+    let grain = work.slice_bytes / (work.slice_bytes + v.get(P::ExpertGrain));
+    let read = work.bytes * touched / (rates.experts * grain).max(1.0);
+    let knee = 1.0 + v.get(P::KneeExpertWidth) / work.width.max(1.0);
+    let knee = knee * chunk.map_or(1.0, |m| 1.0 + v.get(P::KneeExpertTokens) / (m * chosen).max(0.01));
+    let compute = 2.0 * work.active_parameters * tokens / rates.expert_flops * knee;
+    (cubic_mean(read, compute), read)
+}
+
+/// Products of a pass, split into what reading takes and what compute adds.
+fn products(work: &RankWork, rates: &Rates, own: f64, all: f64, is_prompt: bool, v: &Values) -> (f64, f64) {
+    let (dense_s, dense_read) = dense(work, rates, own, is_prompt.then_some(own), v);
+    let (expert_s, expert_read) =
+        work.experts.as_ref().map_or((0.0, 0.0), |e| experts(e, rates, all, is_prompt.then_some(all), v));
+    let read = dense_read + expert_read;
+    (read, dense_s + expert_s - read)
+}
+
+/// Bytes of an activation element on a link: 16-bit, as engines send them.
+const ACTIVATION_BYTES: f64 = 2.0;
+
+/// Token copies on the wire of an expert exchange, per element: dispatched in 8 bits, combined in 16.
+const EXCHANGE_BYTES: f64 = 1.5;
+
+/// The collectives of a pass of `tokens` tokens in one attention group.
+fn collectives(q: &Question<'_>, calibration: &Calibration, tokens: f64) -> f64 {
+    let v = &calibration.values;
+    let own_kernel = |wire: &Wire| {
+        (wire.kind.has_engine_kernels() && wire.network.is_none())
+            .then_some(if q.engine.eager { Kernel::EngineEager } else { Kernel::Engine })
+    };
+    let bytes = tokens * q.work.hidden * ACTIVATION_BYTES;
+    let wire = &q.tensor_wire;
+    let reduce = if wire.ranks > 1.0 {
+        2.0 * q.work.layers * calibration.algorithms.all_reduce(wire, own_kernel(wire), bytes)
+    } else {
+        0.0
+    };
+    let exchange = match (&q.expert_wire, &q.work.experts) {
+        (Some(wire), Some(e)) if wire.ranks > 1.0 => {
+            let copies = e.per_token.min(wire.ranks);
+            let bytes = tokens * copies * q.work.hidden * EXCHANGE_BYTES;
+            e.layers * calibration.algorithms.exchange(wire, bytes)
+        }
+        _ => 0.0,
+    };
+    v.get(P::CollectiveScale) * reduce + v.get(P::ExchangeScale) * exchange
+}
+
+/// The sends between stages.
+fn hops(q: &Question<'_>, calibration: &Calibration, tokens: f64) -> f64 {
+    let bytes = tokens * q.work.hidden * ACTIVATION_BYTES;
+    q.stage_wire.as_ref().map_or(0.0, |wire| (q.stages - 1.0).max(0.0) * calibration.algorithms.send(wire, bytes))
+}
+
+/// Fixed cost of the layers of a pass.
+fn layers_cost(work: &RankWork, rates: &Rates, v: &Values) -> f64 {
+    let of = |p| v.get(p);
+    let expert_layers = work.experts.as_ref().map_or(0.0, |e| e.layers);
+    let (dense_format, expert_format) = match work.format {
+        Format::Fp8 => (of(P::LayerFp8), of(P::LayerExpertFp8)),
+        Format::Nvfp4 => (of(P::LayerFp4), of(P::LayerExpertFp4)),
+        Format::Mxfp4 => (0.0, of(P::LayerExpertMx)),
+        Format::Half | Format::PackedHalf => (0.0, 0.0),
+    };
+    rates.cost
+        * (work.layers * (of(P::LayerCost) + dense_format)
+            + expert_layers * (of(P::LayerExpert) + expert_format)
+            + work.latent_layers * of(P::LayerLatent)
+            + work.state_layers * of(P::LayerState)
+            + work.sparse_tokens.map_or(0.0, |_| work.latent_layers * of(P::LayerSparse)))
+}
+
+/// One decode step of `running` sequences in each attention group.
+pub(super) fn decode(q: &Question<'_>, calibration: &Calibration, rates: &Rates, running: f64) -> StepCost {
+    let v = &calibration.values;
+    let work = q.work;
+    // with several stages the sequences are dealt over as many batches, each in one stage at a time
+    let batch = (running / q.stages.max(1.0)).max(1.0_f64.min(running));
+    let tokens = batch * (1.0 + q.engine.draft_tokens);
+    let all = tokens * q.attention_groups.max(1.0);
+    let (read, compute) = products(work, rates, tokens, all, false, v);
+    let kv_bytes = work.elements_read(q.load.context_tokens) * q.kv_element_bytes + 2.0 * work.state_bytes;
+    let latent = if work.latent_layers > 0.0 {
+        tokens * work.attention_flops(q.load.context_tokens) / rates.latent
+    } else {
+        0.0
+    };
+    let head = 2.0 * work.head_parameters * tokens / rates.head;
+    StepCost {
+        weights_s: read,
+        kv_s: batch * kv_bytes / rates.kv,
+        compute_s: compute + latent + head,
+        communication_s: collectives(q, calibration, tokens),
+        pipeline_s: hops(q, calibration, tokens),
+        overhead_s: layers_cost(work, rates, v)
+            + q.stages.max(1.0) * v.get(P::StepCost) * rates.cost
+            + batch * q.stages.max(1.0) * rates.sequence,
+    }
+}
+
+/// `tokens` prompt tokens behind `context` tokens, in passes of `size` tokens. A pass larger than the prompt is shared
+/// with other prompts: this one pays its part.
+pub(super) fn prompt(
+    q: &Question<'_>,
+    calibration: &Calibration,
+    rates: &Rates,
+    tokens: f64,
+    context: f64,
+    size: f64,
+) -> StepCost {
+    let work = q.work;
+    let size = size.max(1.0);
+    let passes = tokens / size;
+    let (read, compute) = products(work, rates, size, size, true, &calibration.values);
+    // a token in the middle looks back on half of the prompt; latent attention is expanded
+    let attention = tokens * work.attention_flops(context + tokens / 2.0) * work.prefill_width / rates.attention;
+    StepCost {
+        weights_s: read * passes,
+        kv_s: 0.0,
+        compute_s: compute * passes + attention,
+        communication_s: collectives(q, calibration, tokens),
+        pipeline_s: hops(q, calibration, tokens),
+        overhead_s: 0.0,
+    }
+}
+
+/// The least time of a prompt: every pass launches its kernels one by one.
+pub(super) fn launches(q: &Question<'_>, v: &Values, rates: &Rates, tokens: f64, chunk: f64) -> f64 {
+    (tokens / chunk).ceil().max(1.0) * q.work.layers * v.get(P::PromptLaunch) * rates.cost
+}
+
+/// One full chunk behind the context of the load.
+pub(super) fn chunk(q: &Question<'_>, calibration: &Calibration) -> StepCost {
+    let v = &calibration.values;
+    let rates = Rates::of(q.work, q.machine, &q.engine, v);
+    let tokens = q.engine.chunk_tokens.max(1.0);
+    let cost = prompt(q, calibration, &rates, tokens, q.load.context_tokens, tokens);
+    with_launches(cost, launches(q, v, &rates, tokens, tokens))
+}
+
+/// A pass cannot be faster than its launches: the rest of a smooth maximum goes to overhead.
+pub(super) fn with_launches(mut cost: StepCost, launches: f64) -> StepCost {
+    let busy = cost.total_s();
+    cost.overhead_s += cubic_mean(busy, launches) - busy;
+    cost
+}

@@ -1,0 +1,9 @@
+//! Measurements of served models: rows as sources publish them, turned into questions to the latency model.
+
+mod models;
+mod observe;
+mod row;
+
+pub use models::Families;
+pub use observe::{Observation, Observed, observe};
+pub use row::{Row, RowsError, parse, read};
