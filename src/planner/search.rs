@@ -101,6 +101,9 @@ fn gpu_as_given(input: &PlanInput, pool: &NodePool) -> Gpu {
     gpu
 }
 
+/// What the weights of a rank depend on, at one TP size: EP, attention DP, and the depth where it matters.
+type Split = (u64, u64, Option<u64>);
+
 impl<'a> Found<'a> {
     fn search_on(&mut self, ground: Ground<'a>) {
         let bounds = bounds(&ground);
@@ -111,7 +114,7 @@ impl<'a> Found<'a> {
                 self.refuse(ground.engine, Shape::new(tp, 1), refusal.into());
                 continue;
             }
-            let mut sharded: Vec<((u64, u64), ShardedWeights)> = Vec::new();
+            let mut sharded: Vec<(Split, ShardedWeights)> = Vec::new();
             for shape in shapes_of(tp, &bounds, &ground.input.search) {
                 self.judge(index, &ground, &shape, &mut sharded);
             }
@@ -124,9 +127,11 @@ impl<'a> Found<'a> {
         index: usize,
         ground: &Ground<'a>,
         shape: &Shape,
-        sharded: &mut Vec<((u64, u64), ShardedWeights)>,
+        sharded: &mut Vec<(Split, ShardedWeights)>,
     ) {
-        let split = (shape.ep, shape.attention_dp);
+        // a given total is dealt over all ranks, so it depends on the depth; a ledger's weights do not
+        let depth = ground.input.model.weights_bytes_given.map(|_| shape.pp);
+        let split = (shape.ep, shape.attention_dp, depth);
         if !sharded.iter().any(|(known, _)| *known == split) {
             sharded.push((split, ground.input.model.sharded(shape)));
         }
