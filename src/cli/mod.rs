@@ -12,7 +12,7 @@ pub mod serve;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, FromArgMatches};
 
 pub use args::Cli;
 use args::Command;
@@ -21,7 +21,8 @@ use exit::Exit;
 /// Run the command that the process arguments ask for.
 #[must_use]
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let read = command().try_get_matches().and_then(|found| Cli::from_arg_matches(&found));
+    let cli = match read {
         Ok(cli) => cli,
         Err(told) => {
             // help and version are answers; anything else is a bad input
@@ -58,5 +59,11 @@ fn ended(outcome: Result<(), serve::ServeError>) -> Exit {
 /// The whole command line, for tests and documentation.
 #[must_use]
 pub fn command() -> clap::Command {
-    Cli::command()
+    // `--max-model-len -1` is a value to refuse with its reason, not an unknown flag
+    Cli::command().mut_subcommand("plan", |plan| {
+        plan.mut_args(|arg| {
+            let takes_value = arg.get_action().takes_values();
+            arg.allow_negative_numbers(takes_value)
+        })
+    })
 }

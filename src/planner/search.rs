@@ -133,7 +133,7 @@ impl<'a> Found<'a> {
         let depth = ground.input.model.weights_bytes_given.map(|_| shape.pp);
         let split = (shape.ep, shape.attention_dp, depth);
         if !sharded.iter().any(|(known, _)| *known == split) {
-            sharded.push((split, ground.input.model.sharded(shape)));
+            sharded.push((split, ground.sharded(shape)));
         }
         let Some((_, weights)) = sharded.iter().find(|(known, _)| *known == split) else { return };
         match ground.replica(shape, weights) {
