@@ -1,11 +1,69 @@
 //! The command line: a thin face over `service`. It reads flags, asks, and prints; it never computes.
 
+mod args;
+mod assertion;
+mod exit;
+mod health;
+mod number;
+mod output;
+mod plan;
+mod request;
 pub mod serve;
 
 use std::process::ExitCode;
 
+use clap::{CommandFactory, FromArgMatches};
+
+pub use args::Cli;
+use args::Command;
+use exit::Exit;
+
 /// Run the command that the process arguments ask for.
 #[must_use]
 pub fn main() -> ExitCode {
-    ExitCode::SUCCESS
+    let read = command().try_get_matches().and_then(|found| Cli::from_arg_matches(&found));
+    let cli = match read {
+        Ok(cli) => cli,
+        Err(told) => {
+            // help and version are answers; anything else is a bad input
+            let exit = if told.use_stderr() { Exit::BadInput } else { Exit::Fits };
+            let _ = told.print();
+            return exit.into();
+        }
+    };
+    let exit = match &cli.command {
+        Command::Plan(args) => plan::run(args, cli.no_color.as_deref()),
+        Command::Serve(args) => ended(serve::serve(args)),
+        Command::Migrate(args) => ended(serve::migrate(args).map(|told| println!("{told}"))),
+        Command::Openapi => {
+            print!("{}", crate::http::openapi_json());
+            Exit::Fits
+        }
+        Command::Health(args) => match health::check(args) {
+            Ok(()) => Exit::Fits,
+            Err(fault) => Exit::UpstreamFailed.because(&fault.to_string()),
+        },
+    };
+    exit.into()
+}
+
+/// How a command of the server ended.
+fn ended(outcome: Result<(), serve::ServeError>) -> Exit {
+    match outcome {
+        Ok(()) => Exit::Fits,
+        Err(fault) if fault.is_bad_input() => Exit::BadInput.because(&fault.to_string()),
+        Err(fault) => Exit::UpstreamFailed.because(&fault.to_string()),
+    }
+}
+
+/// The whole command line, for tests and documentation.
+#[must_use]
+pub fn command() -> clap::Command {
+    // `--max-model-len -1` is a value to refuse with its reason, not an unknown flag
+    Cli::command().mut_subcommand("plan", |plan| {
+        plan.mut_args(|arg| {
+            let takes_value = arg.get_action().takes_values();
+            arg.allow_negative_numbers(takes_value)
+        })
+    })
 }

@@ -116,7 +116,7 @@ fn another_replica(input: &PlanInput, here: &Ground<'_>, best: &Candidate) -> Op
 }
 
 fn replan(ground: &Ground<'_>, shape: &Shape, dp: u64) -> Option<Candidate> {
-    let replica = ground.replica(shape, &ground.input.model.sharded(shape)).ok()?;
+    let replica = ground.replica(shape, &ground.sharded(shape)).ok()?;
     (replica.placed.replicas_max >= dp)
         .then(|| ground.candidate(replica, dp, ground.input.workload.concurrency))
 }

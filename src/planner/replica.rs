@@ -59,6 +59,20 @@ impl From<Refusal> for Misfit {
 }
 
 impl Ground<'_> {
+    /// The weights of a rank under `shape`; the plain model counts matrices only.
+    #[must_use]
+    pub fn sharded(&self, shape: &Shape) -> ShardedWeights {
+        if self.plain { self.input.model.sharded_matrices(shape) } else { self.input.model.sharded(shape) }
+    }
+
+    /// The cache of one GPU that would hold the whole model, for the model's own figures when nothing fits.
+    #[must_use]
+    pub fn whole_cache(&self) -> Option<CacheLayout> {
+        let whole = Shape::new(1, 1);
+        let layers = 0..self.input.model.layers.len();
+        self.rules.cache_layout(&self.input.model, &whole, &self.gpu, &self.settings, &[layers]).ok()
+    }
+
     /// Judge one shape: the engine's rules, then room on the cluster, then memory, then the cache.
     ///
     /// # Errors

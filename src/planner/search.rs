@@ -133,7 +133,7 @@ impl<'a> Found<'a> {
         let stages = if ground.input.model.weights_bytes_given.is_some() { shape.pp } else { 1 };
         let split = (shape.ep, shape.attention_dp, stages);
         if !sharded.iter().any(|(known, _)| *known == split) {
-            sharded.push((split, ground.input.model.sharded(shape)));
+            sharded.push((split, ground.sharded(shape)));
         }
         let Some((_, weights)) = sharded.iter().find(|(known, _)| *known == split) else { return };
         match ground.replica(shape, weights) {

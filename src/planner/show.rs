@@ -226,10 +226,11 @@ fn cost(candidate: &Candidate) -> Cost {
 
 fn model(input: &PlanInput, found: &Found<'_>) -> ModelSummary {
     let spec = &input.model;
-    let one_copy = found
-        .ranked
-        .first()
-        .and_then(|r| found.grounds.get(r.ground).map(|g| (g.settings.kv_dtype, &r.candidate.replica.cache)));
+    let of_best = found.ranked.first().and_then(|r| {
+        found.grounds.get(r.ground).map(|g| (g.settings.kv_dtype, r.candidate.replica.cache.clone()))
+    });
+    let one_copy =
+        of_best.or_else(|| found.grounds.iter().find_map(|g| Some((g.settings.kv_dtype, g.whole_cache()?))));
     ModelSummary {
         id: spec.name.clone(),
         architecture: spec.architecture.clone(),
@@ -242,8 +243,8 @@ fn model(input: &PlanInput, found: &Found<'_>) -> ModelSummary {
         parameters: spec.parameters(),
         active_parameters: spec.active_parameters(),
         weights_bytes: spec.weights_bytes().get(),
-        kv_bytes_per_token: one_copy.map_or(0, |(_, cache)| cache.token_bytes_logical.get()),
-        kv_formula: one_copy.map_or_else(String::new, |(dtype, cache)| kv_formula(spec, dtype, cache)),
+        kv_bytes_per_token: one_copy.as_ref().map_or(0, |(_, cache)| cache.token_bytes_logical.get()),
+        kv_formula: one_copy.map_or_else(String::new, |(dtype, cache)| kv_formula(spec, dtype, &cache)),
         quantization: spec.quantization.clone(),
         context_length: spec.context_length,
         source: String::new(),
@@ -338,6 +339,17 @@ fn assumptions(input: &PlanInput, found: &Found<'_>) -> Vec<Assumption> {
     for ground in &found.grounds {
         list.extend(ground.settings.assumptions.iter().cloned());
         list.push(ground.gpu_memory());
+        if ground.plain && input.model.weights_bytes_given.is_none() {
+            list.push(Assumption {
+                name: "weights".to_owned(),
+                value: AssumptionValue::Text("matrices".to_owned()),
+                unit: String::new(),
+                source: "the plain model counts matrices by hand; norms and biases, a few hundredths of a per mille, \
+                         are left out"
+                    .to_owned(),
+                given: false,
+            });
+        }
         if ground.plain && ground.settings.block_size == Some(1) {
             list.push(Assumption {
                 name: "block_size".to_owned(),

@@ -70,7 +70,7 @@ pub fn of_layout(ground: &Ground<'_>, shape: &Shape, dp: u64) -> Residence {
         ep: shape.ep,
         dcp: shape.dcp,
     };
-    match ground.replica(shape, &ground.input.model.sharded(shape)) {
+    match ground.replica(shape, &ground.sharded(shape)) {
         Ok(replica) if replica.placed.replicas_max >= dp => held(ground, &replica, layout),
         Ok(replica) => refused(
             layout,

@@ -68,8 +68,8 @@ impl StageWeights {
         }
     }
 
-    fn of_tensors(tensors: &[Tensor], shape: &Shape) -> Self {
-        tensors.iter().map(|t| Self::of_tensor(&t.on_rank(shape))).fold(Self::default(), Self::plus)
+    fn of_tensors<'t>(tensors: impl Iterator<Item = &'t Tensor>, shape: &Shape) -> Self {
+        tensors.map(|t| Self::of_tensor(&t.on_rank(shape))).fold(Self::default(), Self::plus)
     }
 
     fn with_buffers(mut self, buffers: &[Buffer]) -> Self {
@@ -105,8 +105,7 @@ impl ModelSpec {
         } else {
             0
         };
-        self.sum_over(Tensor::flops_per_token)
-            .saturating_add(tied_head)
+        self.sum_over(Tensor::flops_per_token).saturating_add(tied_head)
     }
 
     /// One full copy as the engine stores it on one GPU.
@@ -128,11 +127,21 @@ impl ModelSpec {
     /// What one rank holds under `shape` (`tp`, `ep`, `attention_dp`; `pp` only for a given total).
     #[must_use]
     pub fn sharded(&self, shape: &Shape) -> ShardedWeights {
+        self.sharded_of(shape, &|_| true)
+    }
+
+    /// The same of the matrices alone, without norms and biases: what a person counts by hand.
+    #[must_use]
+    pub fn sharded_matrices(&self, shape: &Shape) -> ShardedWeights {
+        self.sharded_of(shape, &|tensor| tensor.inputs.size > 1)
+    }
+
+    fn sharded_of(&self, shape: &Shape, counts: &dyn Fn(&Tensor) -> bool) -> ShardedWeights {
         let kinds: Vec<StageWeights> = self
             .kinds
             .iter()
             .map(|kind| {
-                let mut sums = StageWeights::of_tensors(&kind.tensors, shape);
+                let mut sums = StageWeights::of_tensors(kind.tensors.iter().filter(|t| counts(t)), shape);
                 for own in kind.buffers.iter().filter(|buffer| {
                     buffer.name.is_empty() && (!buffer.with_experts_dealt || shape.expert_parallel())
                 }) {
@@ -151,7 +160,7 @@ impl ModelSpec {
         let of = |tensors: &[Tensor], stages: Stages| {
             tensors
                 .iter()
-                .filter(|tensor| tensor.stages == stages)
+                .filter(|tensor| tensor.stages == stages && counts(tensor))
                 .map(|tensor| StageWeights::of_tensor(&tensor.on_rank(shape)))
                 .fold(StageWeights::default(), StageWeights::plus)
         };

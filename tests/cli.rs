@@ -1,0 +1,193 @@
+//! The binary as people and pipelines meet it: what it prints, where, and how it ends.
+
+mod support;
+
+use serde_json::Value;
+use support::{run, run_with_input, transcript};
+
+const MODEL: &str = "meta-llama/Llama-3.1-70B-Instruct";
+
+fn plan(more: &[&str]) -> std::process::Output {
+    run(&[&["plan", "--model", MODEL, "--cluster", "16 H100s"], more].concat())
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("UTF-8")
+}
+
+/// Every constant given, so that the figures below change only when a formula does.
+const FIXED: &[&str] = &[
+    "--latency-model",
+    "roofline",
+    "--max-model-len",
+    "32768",
+    "--assume",
+    "gpu_memory_bytes=80e9",
+    "--assume",
+    "reserve_bytes=3e9",
+    "--assume",
+    "hbm_bytes_per_s=3.35e12",
+    "--assume",
+    "hbm_efficiency=0.8",
+    "--assume",
+    "peak_flops=989e12",
+    "--assume",
+    "compute_efficiency=0.75",
+    "--assume",
+    "link_efficiency=0.75",
+    "--assume",
+    "allreduce_fixed_us=5",
+    "--assume",
+    "usd_per_gpu_hour=2",
+];
+
+#[test]
+fn the_table_reads_in_80_columns() {
+    let output = plan(FIXED);
+    let shown = text(&output.stdout);
+    assert!(shown.lines().all(|line| line.chars().count() <= 80), "a line is longer than 80:\n{shown}");
+    assert!(!shown.contains('\u{1b}'), "colour went to a pipe");
+    insta::assert_snapshot!(transcript(&output));
+}
+
+#[test]
+fn explained_it_still_reads_in_80_columns() {
+    let shown = text(&plan(&[FIXED, &["--explain", "--limit", "2"]].concat()).stdout);
+    assert!(shown.lines().all(|line| line.chars().count() <= 80), "a line is longer than 80:\n{shown}");
+    for part in ["stage", "decode step", "Assumptions", "reserve_bytes", "Why it stands first"] {
+        assert!(shown.contains(part), "{part} is not explained:\n{shown}");
+    }
+}
+
+#[test]
+fn copied_heads_are_told_with_what_they_cost() {
+    let answer: Value =
+        serde_json::from_slice(&plan(&["--format", "json", "--limit", "100"]).stdout).expect("JSON");
+    let layouts = answer["layouts"].as_array().expect("layouts");
+    let row = layouts
+        .iter()
+        .find(|r| r["layout"]["tp"] == 16 && r["layout"]["dcp"] == 1)
+        .expect("TP=16 is among the layouts");
+    assert_eq!(row["kv"]["replication_factor"], 2.0);
+    let warning = row["warnings"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(|w| w["code"] == "kv_replicated")
+        .expect("it warns that KV heads are copied");
+    assert!(warning["message"].as_str().is_some_and(|m| m.contains("token")), "{warning}");
+}
+
+#[test]
+fn json_is_the_answer_of_the_api() {
+    let by_flags = plan(&["--format", "json", "--tp", "8", "--max-model-len", "32K"]);
+    let body = format!(
+        r#"{{"model": "{MODEL}", "cluster": "16 H100s", "search": {{"tp": [8]}}, "engine": {{"max_model_len": 32768}}}}"#
+    );
+    let by_request = run_with_input(&["plan", "--request", "-", "--format", "json"], &body);
+    let read = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).expect("JSON");
+    assert_eq!(read(&by_flags.stdout), read(&by_request.stdout));
+    assert_eq!(read(&by_flags.stdout)["layouts"][0]["rank"], 1);
+    assert_eq!(by_flags.status.code(), Some(0));
+}
+
+#[test]
+fn many_requests_are_answered_line_by_line_in_order() {
+    let lines = format!(
+        "{{\"model\": \"{MODEL}\", \"cluster\": \"8 H100\"}}\n\nnot json\n{{\"model\": \"{MODEL}\"}}\n{{\"model\": \"{MODEL}\", \"cluster\": \"1 L4\"}}\n"
+    );
+    let output = run_with_input(&["plan", "--request", "-", "--format", "json"], &lines);
+    let answers: Vec<Value> =
+        text(&output.stdout).lines().map(|l| serde_json::from_str(l).expect("one JSON a line")).collect();
+    assert_eq!(answers.len(), 4);
+    assert_eq!(answers[0]["feasible"], true);
+    assert_eq!(answers[1]["status"], 400);
+    assert_eq!(answers[2]["status"], 422);
+    assert_eq!(answers[2]["errors"][0]["pointer"], "#/cluster");
+    assert_eq!(answers[3]["feasible"], false);
+    assert_eq!(
+        output.status.code(),
+        Some(2),
+        "a question that cannot be read outweighs one that does not fit"
+    );
+}
+
+#[test]
+fn exit_codes_are_the_contract() {
+    let model = ["plan", "--model", MODEL, "--cluster"];
+    for (args, code) in [
+        (vec!["8 H100"], 0),
+        (vec!["1 L4"], 3),
+        (vec!["8 H100", "--assert", "kv_tokens>=200000"], 0),
+        (vec!["8 H100", "--assert", "kv_tokens>=200000", "--assert", "idle_gpus>0"], 3),
+        (vec!["8 H100", "--assert", "kv_tokens"], 2),
+        (vec!["8 H100", "--assert", "no_such_figure>1"], 2),
+        (vec!["eight of the good ones"], 2),
+        (vec!["8 H100", "--max-model-len", "-1"], 2),
+        (vec!["8 H100", "--no-such-flag"], 2),
+        (vec!["@no/such/file"], 2),
+    ] {
+        let output = run(&[&model[..], &args].concat());
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {}", transcript(&output));
+        assert_eq!(output.stderr.is_empty(), matches!(code, 0 | 3), "{args:?}: {}", transcript(&output));
+    }
+    assert_eq!(run(&["--help"]).status.code(), Some(0));
+    assert_eq!(run(&["plan"]).status.code(), Some(2));
+}
+
+#[test]
+fn faults_name_the_flags_all_at_once() {
+    let output = plan(&[
+        "--max-model-len",
+        "-1",
+        "--gpu-memory-utilization",
+        "1.5",
+        "--tp",
+        "eight",
+        "--objective",
+        "speed",
+        "--assume",
+        "reserv_bytes=1",
+    ]);
+    assert!(output.stdout.is_empty());
+    insta::assert_snapshot!(transcript(&output));
+}
+
+#[test]
+fn pipelines_get_their_own_forms() {
+    let assertions = ["--assert", "kv_tokens>=1000", "--assert", "replication_factor>1000"];
+    let junit = text(&plan(&[&["--format", "junit"], &assertions[..]].concat()).stdout);
+    assert!(junit.contains("tests=\"3\" failures=\"1\""), "{junit}");
+    assert_eq!(junit.matches("<testcase").count(), 3);
+    let github = plan(&[&["--format", "github"], &assertions[..]].concat());
+    let lines = text(&github.stdout);
+    assert_eq!(github.status.code(), Some(3));
+    assert!(lines.lines().all(|l| l.starts_with("::")), "{lines}");
+    assert!(lines.contains("::error title=shardwise::replication_factor>1000 failed: replication_factor is"));
+    let markdown = text(&plan(&["--format", "markdown"]).stdout);
+    assert!(markdown.lines().any(|l| l.starts_with("| # | TP | PP | DP |")), "{markdown}");
+}
+
+#[test]
+fn an_answer_can_go_to_a_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("plan.json");
+    let output = plan(&["--format", "json", "--output", &file.to_string_lossy()]);
+    assert!(output.stdout.is_empty());
+    let written: Value = serde_json::from_slice(&std::fs::read(&file).expect("written")).expect("JSON");
+    assert_eq!(written["feasible"], true);
+    let nowhere = plan(&["--output", "/no/such/folder/plan.json"]);
+    assert_eq!(nowhere.status.code(), Some(2));
+}
+
+#[test]
+fn the_spelling_of_the_cluster_does_not_change_the_answer() {
+    let ask = |cluster: &str| {
+        let output = run(&["plan", "--model", MODEL, "--cluster", cluster, "--format", "json"]);
+        let mut answer: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        // what was assumed to read the text may differ; what follows from it may not
+        answer["assumptions"].take();
+        answer
+    };
+    assert_eq!(ask("2x8xH100"), ask("2 nodes x 8 H100"));
+}
