@@ -41,7 +41,12 @@ fn catalogue_models_have_the_counted_parameters() {
         compared += 1;
         active += usize::from(row["active_text_params"].is_u64());
         let totals = [&row["total"], &row["total_with_router_bias_buffers"]];
-        faults.extend(difference(id, (spec.parameters(), spec.active_parameters()), &totals, &row["active_text_params"]));
+        faults.extend(difference(
+            id,
+            (spec.parameters(), spec.active_parameters()),
+            &totals,
+            &row["active_text_params"],
+        ));
     }
     println!("{compared} totals and {active} active counts compared");
     assert!(faults.is_empty(), "{}", faults.join("\n"));

@@ -8,6 +8,7 @@ mod app;
 pub mod batches;
 pub mod fits;
 mod fleet;
+pub mod kv;
 mod models;
 mod parallel;
 mod question;

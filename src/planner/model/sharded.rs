@@ -105,8 +105,7 @@ impl ModelSpec {
         } else {
             0
         };
-        self.sum_over(Tensor::flops_per_token)
-            .saturating_add(tied_head)
+        self.sum_over(Tensor::flops_per_token).saturating_add(tied_head)
     }
 
     /// One full copy as the engine stores it on one GPU.
