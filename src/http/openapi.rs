@@ -22,6 +22,7 @@ use utoipa::openapi;
         (name = "plans", description = "Layouts of a model over a cluster"),
         (name = "models", description = "Model configurations: the catalogue's and the stored ones"),
         (name = "hardware", description = "The data that answers rest on, with their sources"),
+        (name = "kv", description = "The cache over a fleet: prefixes, moves, hand-overs, sequences"),
         (name = "about", description = "The service itself"),
     )
 )]
@@ -73,6 +74,10 @@ pub const EXAMPLES: &[(&str, &str)] = examples![
     "engines",
     "cluster_parse",
     "cluster_unreadable",
+    "kv_prefixes",
+    "kv_moves",
+    "kv_handovers",
+    "kv_sequences",
     "livez",
     "readyz",
     "problem_page",

@@ -33,6 +33,12 @@ impl<'v, 'f> Fields<'v, 'f> {
         self.place.key(name)
     }
 
+    /// The names that were asked for so far.
+    #[must_use]
+    pub fn known(&self) -> &[&'static str] {
+        &self.known
+    }
+
     /// Record a fault of the value of `name`.
     pub fn refuse(&mut self, name: &str, code: &'static str, detail: impl Into<String>) {
         let mut fault = FieldError::at(&self.place.key(name), code, detail);

@@ -10,6 +10,7 @@ pub mod config_json;
 pub mod fields;
 pub mod fits;
 pub mod json;
+pub mod kv;
 pub mod log;
 pub mod manifest;
 pub mod request;

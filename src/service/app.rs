@@ -167,6 +167,12 @@ impl App {
         self.plans.find(plan_id).await?.ok_or_else(|| ServiceError::NoPlan(plan_id.to_owned()))
     }
 
+    /// A question with everything looked up; stored models are asked.
+    pub(super) async fn asked(&self, request: &PlanRequest) -> Result<question::Asked, ServiceError> {
+        let model = self.resolve(&request.model, &mut Vec::new()).await?;
+        question::asked(request, model)
+    }
+
     /// The model of a question: from the question itself, or stored, or of the catalogue.
     pub(super) async fn resolve(
         &self,

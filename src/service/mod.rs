@@ -10,6 +10,7 @@ pub mod fits;
 mod fleet;
 pub mod calibrate;
 pub mod measurements;
+pub mod kv;
 mod models;
 mod parallel;
 mod question;

@@ -92,11 +92,16 @@ impl Versions {
 /// # Errors
 /// [`ServiceError::Invalid`] with every fault of the question.
 pub fn plan_offline(request: &PlanRequest) -> Result<PlanAnswer, ServiceError> {
+    Ok(PlanAnswer::of(asked_offline(request)?.plan())?.0)
+}
+
+/// The question of [`plan_offline`] with everything looked up.
+pub(super) fn asked_offline(request: &PlanRequest) -> Result<Asked, ServiceError> {
     let model = match &request.model.source {
         ModelSource::Config { config, name } => read_config(name, config, None, &request.model),
         ModelSource::Id { id, .. } => from_catalogue(id, &request.model),
     };
-    Ok(answer(request, model)?.0)
+    asked(request, model)
 }
 
 /// A model as a question means it.
@@ -114,6 +119,17 @@ pub(super) struct Asked {
     pub source: &'static str,
     /// What its reader did not use.
     pub notes: Vec<String>,
+}
+
+impl Asked {
+    /// The plan, with the model's source and the commands that start its layouts.
+    pub fn plan(&self) -> Plan {
+        let mut plan = planner::plan(&self.input);
+        self.source.clone_into(&mut plan.model.source);
+        plan.model.notes.extend(self.notes.iter().cloned());
+        launch::attach(&self.input, &mut plan);
+        plan
+    }
 }
 
 /// Look up cluster and engines for a model that was looked up. All faults are told together.
@@ -153,12 +169,7 @@ pub(super) fn answer(
     request: &PlanRequest,
     model: Result<ResolvedModel, Vec<FieldError>>,
 ) -> Result<(PlanAnswer, AnswerBytes), ServiceError> {
-    let asked = asked(request, model)?;
-    let mut plan = planner::plan(&asked.input);
-    asked.source.clone_into(&mut plan.model.source);
-    plan.model.notes.extend(asked.notes);
-    launch::attach(&asked.input, &mut plan);
-    PlanAnswer::of(plan)
+    PlanAnswer::of(asked(request, model)?.plan())
 }
 
 /// The engines with the version whose rules apply.

@@ -2,5 +2,6 @@
 
 pub mod clusters;
 pub mod hardware;
+pub mod kv;
 pub mod models;
 pub mod plans;

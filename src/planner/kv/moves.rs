@@ -58,6 +58,8 @@ pub struct Moves {
     pub bytes_read: u64,
     pub recompute_ms: Estimate,
     pub recompute: Recompute,
+    /// Over the best path; `null` when none was asked about.
+    pub move_ms: Option<Estimate>,
     /// Best first.
     pub paths: Vec<PathAnswer>,
     /// `fetch` or `recompute`, by the best path.
@@ -187,6 +189,7 @@ impl Mover {
             recompute,
             choice: choice.to_owned(),
             message: message(&answers, recompute_ms, tokens),
+            move_ms: answers.first().map(|a| a.move_ms),
             paths: answers,
             assumptions: self.assumptions(),
         }

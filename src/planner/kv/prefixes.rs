@@ -8,14 +8,18 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::count;
 use super::moves::Mover;
 use super::paths::Path;
+use super::{assumed, count};
 use crate::planner::estimate::Assumption;
 use crate::planner::units::{Bytes, grouped};
 
 /// How much busier than the mean a replica may be before the router has to spread a prefix further.
 pub const MOST_SKEW: f64 = 1.25;
+
+/// What a store has to spare each request before running one is worth it, ms: a choice of this planner, not a
+/// measurement. A store is one more system to run.
+pub const STORE_WORTH_MS: f64 = 10.0;
 
 /// The question.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -142,8 +146,7 @@ pub fn compare(shared: &Shared, mover: &Mover, store: Option<&Path>) -> Prefixes
     options.sort_by(|a, b| {
         a.prefix_ms_per_request.total_cmp(&b.prefix_ms_per_request).then(a.gpu_bytes.cmp(&b.gpu_bytes))
     });
-    let choice =
-        if caches == 1 { "local_cache" } else { options.first().map_or("recompute", |o| o.name.as_str()) };
+    let choice = choice(&options, caches);
     let wasted = all * caches.saturating_sub(1);
     Prefixes {
         prefix_tokens: shared.prefix_tokens,
@@ -155,7 +158,7 @@ pub fn compare(shared: &Shared, mover: &Mover, store: Option<&Path>) -> Prefixes
         gpu_bytes_total: gpu(caches as f64),
         share_of_pool: shared.pool_bytes.map(|pool| all.as_f64() / pool.as_f64().max(1.0)),
         hit_rate: HitRate { random, aware, first_reuse_random: 1.0 / caches as f64 },
-        choice: choice.to_owned(),
+        choice: choice.clone(),
         message: format!(
             "{} tokens take {:.2} GB; {caches} caches hold {:.2} GB of it, {:.2} GB more than one copy. Choose {}.",
             grouped(shared.prefix_tokens),
@@ -165,8 +168,35 @@ pub fn compare(shared: &Shared, mover: &Mover, store: Option<&Path>) -> Prefixes
             choice.replace('_', " "),
         ),
         options,
-        assumptions: mover.answer(&[], shared.prefix_tokens).assumptions,
+        assumptions: assumptions(shared, mover),
     }
+}
+
+/// The fastest; but a store only where it spares enough.
+fn choice(options: &[PrefixOption], caches: u64) -> String {
+    if caches == 1 {
+        return "local_cache".to_owned();
+    }
+    let fastest = options.first();
+    let without_store = options.iter().find(|o| o.name != "shared_store");
+    match (fastest, without_store) {
+        (Some(first), Some(other))
+            if other.prefix_ms_per_request - first.prefix_ms_per_request < STORE_WORTH_MS =>
+        {
+            other.name.clone()
+        }
+        (Some(first), _) => first.name.clone(),
+        (None, _) => "recompute".to_owned(),
+    }
+}
+
+fn assumptions(shared: &Shared, mover: &Mover) -> Vec<Assumption> {
+    let mut list = mover.answer(&[], shared.prefix_tokens).assumptions;
+    let choice = "a choice of this planner, to be replaced by what your traffic shows";
+    list.push(assumed("uses", shared.uses, "requests", choice, false));
+    list.push(assumed("popularity", shared.popularity, "", choice, false));
+    list.push(assumed("store_worth_ms", STORE_WORTH_MS, "ms", choice, false));
+    list
 }
 
 /// Caches that at least one of `uses` requests reaches, when each picks one of `caches` at random.
