@@ -10,7 +10,9 @@ fn links(fabric: bool) -> Vec<Link> {
     let all = catalogue().links().map(|e| e.link.clone());
     let mut found: Vec<Link> = all.filter(|l| (l.scope == LinkScope::Fabric) == fabric).collect();
     if fabric {
-        found.extend(["ethernet-25", "roce-800", "efa-40", "infiniband-50"].iter().filter_map(|k| catalogue().link(k)));
+        found.extend(
+            ["ethernet-25", "roce-800", "efa-40", "infiniband-50"].iter().filter_map(|k| catalogue().link(k)),
+        );
     }
     found
 }
@@ -18,36 +20,64 @@ fn links(fabric: bool) -> Vec<Link> {
 /// Any pool that the contract can describe.
 fn any_pool() -> impl Strategy<Value = NodePool> {
     let gpus: Vec<String> = catalogue().gpus().map(|e| e.gpu.key.clone()).collect();
-    let shape = (1..2_000_u64, 1..33_u64, prop_oneof![Just(1_u64), Just(2), Just(4), Just(8), Just(72)], any::<bool>());
+    let shape = (
+        1..2_000_u64,
+        1..33_u64,
+        prop_oneof![Just(1_u64), Just(2), Just(4), Just(8), Just(72)],
+        any::<bool>(),
+    );
     let rest = (1..65_u64, proptest::option::of(1..(1_u64 << 42)));
-    (shape, proptest::sample::select(gpus), proptest::sample::select(links(false)), proptest::sample::select(links(true)), rest)
-        .prop_map(|((nodes, gpus_per_node, island, whole), gpu, intra_link, inter_link, (ports, host_memory))| {
-            let entry = catalogue().gpu_entry_by_key(&gpu).expect("listed");
-            let island_gpus = if whole { gpus_per_node } else { island };
-            NodePool {
-                nodes,
-                gpus_per_node,
-                gpu: entry.gpu.clone(),
-                intra_link,
-                island_gpus,
-                host_link: (island_gpus < gpus_per_node).then(|| catalogue().pcie_of(entry)),
-                inter_link,
-                inter_links_per_node: Some(ports),
-                host_memory_bytes: host_memory.map(Bytes),
-                usd_per_gpu_hour: None,
-                price_source: None,
-                free_memory_bytes: None,
-            }
-        })
+    (
+        shape,
+        proptest::sample::select(gpus),
+        proptest::sample::select(links(false)),
+        proptest::sample::select(links(true)),
+        rest,
+    )
+        .prop_map(
+            |((nodes, gpus_per_node, island, whole), gpu, intra_link, inter_link, (ports, host_memory))| {
+                let entry = catalogue().gpu_entry_by_key(&gpu).expect("listed");
+                let island_gpus = if whole { gpus_per_node } else { island };
+                NodePool {
+                    nodes,
+                    gpus_per_node,
+                    gpu: entry.gpu.clone(),
+                    intra_link,
+                    island_gpus,
+                    host_link: (island_gpus < gpus_per_node).then(|| catalogue().pcie_of(entry)),
+                    inter_link,
+                    inter_links_per_node: Some(ports),
+                    host_memory_bytes: host_memory.map(Bytes),
+                    usd_per_gpu_hour: None,
+                    price_source: None,
+                    free_memory_bytes: None,
+                }
+            },
+        )
 }
 
 /// Texts as people write them: counts, separators and names in every order.
 fn any_text() -> impl Strategy<Value = String> {
-    let names: Vec<String> = catalogue().gpus().flat_map(|e| e.aliases.iter().cloned().chain([e.gpu.key.clone()])).collect();
+    let names: Vec<String> =
+        catalogue().gpus().flat_map(|e| e.aliases.iter().cloned().chain([e.gpu.key.clone()])).collect();
     let types: Vec<String> = catalogue().nodes().map(|n| n.key.clone()).collect();
     let times = proptest::sample::select(vec!["x", " x ", "X", "×", "*", " "]);
-    let link = proptest::sample::select(vec!["", ", NVLink inside", ", InfiniBand between", " with 400G RoCE", ", no NVLink", " over ethernet"]);
-    let named = (1..40_u64, proptest::sample::select(vec![1_u64, 2, 4, 8]), proptest::sample::select(names), times, link, 0..5_u8)
+    let link = proptest::sample::select(vec![
+        "",
+        ", NVLink inside",
+        ", InfiniBand between",
+        " with 400G RoCE",
+        ", no NVLink",
+        " over ethernet",
+    ]);
+    let named = (
+        1..40_u64,
+        proptest::sample::select(vec![1_u64, 2, 4, 8]),
+        proptest::sample::select(names),
+        times,
+        link,
+        0..5_u8,
+    )
         .prop_map(|(nodes, gpus, name, times, link, form)| match form {
             0 => format!("{nodes} nodes{times}{gpus} {name}{link}"),
             1 => format!("{nodes}x{gpus}x {name}{link}"),
@@ -61,7 +91,12 @@ fn any_text() -> impl Strategy<Value = String> {
 
 /// Pools without what the normal text leaves out.
 fn bare(cluster: &Cluster) -> Vec<NodePool> {
-    let strip = |p: &NodePool| NodePool { usd_per_gpu_hour: None, price_source: None, free_memory_bytes: None, ..p.clone() };
+    let strip = |p: &NodePool| NodePool {
+        usd_per_gpu_hour: None,
+        price_source: None,
+        free_memory_bytes: None,
+        ..p.clone()
+    };
     cluster.pools.iter().map(strip).collect()
 }
 

@@ -46,7 +46,8 @@ fn what_does_not_fit_says_by_how_much_and_in_which_weights_it_would() {
 
 #[test]
 fn filters_and_orders_hold() {
-    let request = |filter: Value, sort: &str| ask(&json!({"cluster": "8 H200", "filter": filter, "sort": sort}));
+    let request =
+        |filter: Value, sort: &str| ask(&json!({"cluster": "8 H200", "filter": filter, "sort": sort}));
     let qwen = request(json!({"search": "QWEN", "max_parameters": 40_000_000_000_u64, "fits": true}), "tpot");
     assert!(qwen.items.len() > 3);
     assert!(qwen.items.iter().all(|r| r.parameters <= 40_000_000_000 && r.fit.fits));

@@ -6,11 +6,11 @@
 pub mod accuracy;
 mod app;
 pub mod batches;
+pub mod calibrate;
 pub mod fits;
 mod fleet;
-pub mod calibrate;
-pub mod measurements;
 pub mod kv;
+pub mod measurements;
 mod models;
 mod parallel;
 mod question;

@@ -140,7 +140,9 @@ impl<'c> State<'c> {
                 said.per_node = Some(n);
             }
             // "2 nodes x 16": of each node, however large
-            Phrase::Count(n) if times && said.nodes.is_some() && said.per_node.is_none() && !said.has_product() => {
+            Phrase::Count(n)
+                if times && said.nodes.is_some() && said.per_node.is_none() && !said.has_product() =>
+            {
                 said.per_node = Some(n);
             }
             Phrase::Count(n) if said.has_product() => said.after.push(n),

@@ -129,9 +129,9 @@ fn known_word<'c>(lower: &str) -> Option<Word<'c>> {
         | "instinct" | "cluster" | "setup" | "with" | "have" | "has" | "got" | "my" | "our" | "total"
         | "to" | "at" | "is" | "are" | "edition" | "network" | "networking" | "fabric" | "interconnect"
         | "interconnected" | "link" | "links" | "linked" | "connected" | "joined" | "by" | "via" | "them"
-        | "vram" | "memory" | "mem" | "mig" | "slice" | "slices" | "type" | "model" | "form" | "factor" | "full" | "cloud" | "compute"
-        | "module" | "modules" | "only" | "just" | "about" | "please" | "so" | "then" | "graphics"
-        | "topology" | "mesh" | "switch" | "pair" | "pairs" => Word::Filler,
+        | "vram" | "memory" | "mem" | "mig" | "slice" | "slices" | "type" | "model" | "form" | "factor"
+        | "full" | "cloud" | "compute" | "module" | "modules" | "only" | "just" | "about" | "please"
+        | "so" | "then" | "graphics" | "topology" | "mesh" | "switch" | "pair" | "pairs" => Word::Filler,
         "what" | "which" | "can" | "could" | "would" | "will" | "how" | "does" | "do" | "we" | "i"
         | "you" | "it" | "fit" | "fits" | "run" | "runs" | "serve" | "deploy" | "hold" | "need" | "want"
         | "should" | "best" | "plan" | "for" | "this" | "that" | "if" | "me" | "show" | "give" | "layout"

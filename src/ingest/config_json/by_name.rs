@@ -33,7 +33,8 @@ impl ByName {
     /// The format of a module that is called `name`, or `shards` where it is fused of several.
     pub fn find(&self, name: &str, shards: &[String]) -> Option<Format> {
         let called = || std::iter::once(name).chain(shards.iter().map(String::as_str));
-        let by_name = called().filter_map(|name| self.names.get(name)).min_by_key(|(place, _)| *place).copied();
+        let by_name =
+            called().filter_map(|name| self.names.get(name)).min_by_key(|(place, _)| *place).copied();
         let before = by_name.map_or(usize::MAX, |(place, _)| place);
         let by_pattern = self
             .patterns

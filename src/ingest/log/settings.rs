@@ -67,7 +67,7 @@ pub(super) fn vllm(out: &mut Observed, text: &str) {
     }
     let length = whole(text, "max_model_len").or_else(|| whole(text, "max_seq_len"));
     settings.max_model_len = length.filter(|n| bounds::TOKENS.contains(n)).or(settings.max_model_len);
-    let mut set = |key: &str, slot: &mut Option<u64>, range: &std::ops::RangeInclusive<u64>| {
+    let set = |key: &str, slot: &mut Option<u64>, range: &std::ops::RangeInclusive<u64>| {
         if let Some(n) = whole(text, key).filter(|n| range.contains(n)) {
             *slot = Some(n);
         }

@@ -114,7 +114,8 @@ pub fn fit(points: &[Point]) -> Algorithms {
         all.extend(fit_group(wire, operation, kernel, &points));
     }
     for known in ASSUMED {
-        let same = |a: &Algorithm| (a.wire, a.operation, a.kernel) == (known.wire, known.operation, known.kernel);
+        let same =
+            |a: &Algorithm| (a.wire, a.operation, a.kernel) == (known.wire, known.operation, known.kernel);
         if !all.iter().any(same) {
             all.push(*known);
         }
@@ -149,7 +150,8 @@ fn fit_group(wire: WireKind, operation: Operation, kernel: Kernel, points: &[&Po
     };
     let best = |algorithms: &[Algorithm], p: &Point| {
         let ranks = if p.nodes > 1.0 { p.nodes } else { p.ranks };
-        algorithms.iter().map(|a| a.seconds(p.bytes, ranks, p.bytes_per_s)).fold(f64::INFINITY, f64::min) * 1e6
+        algorithms.iter().map(|a| a.seconds(p.bytes, ranks, p.bytes_per_s)).fold(f64::INFINITY, f64::min)
+            * 1e6
     };
     let fitted = STARTS.iter().map(|start| {
         let x: Vec<f64> = start.iter().flat_map(|(f, h, s)| [f.ln(), h.ln(), s.ln(), 0.2]).collect();

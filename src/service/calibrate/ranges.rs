@@ -89,7 +89,13 @@ pub fn summary(rows: &[&Observation], predictions: &[(f64, f64)]) -> String {
         sizes.sort_by(f64::total_cmp);
         let mean = sizes.iter().sum::<f64>() / sizes.len().max(1) as f64;
         let at = |share| quantile(&sizes, share).unwrap_or(f64::NAN) * 100.0;
-        format!("{name} {} rows, median {:.1} %, mean {:.1} %, p90 {:.1} %", sizes.len(), at(0.5), mean * 100.0, at(0.9))
+        format!(
+            "{name} {} rows, median {:.1} %, mean {:.1} %, p90 {:.1} %",
+            sizes.len(),
+            at(0.5),
+            mean * 100.0,
+            at(0.9)
+        )
     };
     let pairs = || rows.iter().zip(predictions);
     let tpot = pairs().filter_map(|(o, p)| Some(p.0 / o.tpot_ms? - 1.0)).collect();

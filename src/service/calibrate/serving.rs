@@ -88,8 +88,12 @@ fn held_out(rows: &[&Observation], base: &Calibration, parts: &[usize]) -> Vec<(
                 scope.spawn({
                     let fit_part = &fit_part;
                     move || {
-                    (worker..count).step_by(workers).map(|part| (part, fit_part(part))).collect::<Vec<_>>()
-                }})
+                        (worker..count)
+                            .step_by(workers)
+                            .map(|part| (part, fit_part(part)))
+                            .collect::<Vec<_>>()
+                    }
+                })
             })
             .collect();
         let mut all = vec![None; count];

@@ -11,7 +11,11 @@ pub struct Settings {
 }
 
 /// The minimum near `start`, and its cost.
-pub fn minimise(start: &[f64], settings: Settings, residuals: impl Fn(&[f64]) -> Vec<f64>) -> (Vec<f64>, f64) {
+pub fn minimise(
+    start: &[f64],
+    settings: Settings,
+    residuals: impl Fn(&[f64]) -> Vec<f64>,
+) -> (Vec<f64>, f64) {
     let mut x = start.to_vec();
     let mut r = residuals(&x);
     let mut cost = total(&r, settings.scale);
@@ -132,12 +136,12 @@ mod tests {
 
     #[test]
     fn a_line_is_found_in_spite_of_outliers() {
-        let points: Vec<(f64, f64)> =
-            (0..40).map(|i| (f64::from(i), if i % 10 == 0 { 500.0 } else { 3.0 + 2.0 * f64::from(i) })).collect();
+        let points: Vec<(f64, f64)> = (0..40)
+            .map(|i| (f64::from(i), if i % 10 == 0 { 500.0 } else { 3.0 + 2.0 * f64::from(i) }))
+            .collect();
         let settings = Settings { scale: 0.5, most_iterations: 60 };
-        let (x, _) = minimise(&[0.0, 0.0], settings, |p| {
-            points.iter().map(|(x, y)| p[0] + p[1] * x - y).collect()
-        });
+        let (x, _) =
+            minimise(&[0.0, 0.0], settings, |p| points.iter().map(|(x, y)| p[0] + p[1] * x - y).collect());
         assert!((x[0] - 3.0).abs() < 0.2 && (x[1] - 2.0).abs() < 0.02, "{x:?}");
     }
 

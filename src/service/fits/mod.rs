@@ -172,6 +172,7 @@ impl<'r> Ground<'r> {
             search: Search { allow_idle_gpus: true, ..Search::default() },
             overrides: self.request.overrides.clone(),
             latency_model: self.request.latency_model,
+            calibration: crate::catalogue::calibration::calibration(),
             limit: 1,
         }
     }

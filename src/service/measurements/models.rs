@@ -81,6 +81,7 @@ fn stored_as(dtype: &str, read: impl Fn(WhatIf<'_>) -> Option<ModelSpec>) -> Opt
         other => other,
     };
     let is_half = |name: &str| name.starts_with("bf16") || name.starts_with("fp16");
-    let is_own = if is_half(wanted) { is_half(&own.quantization) } else { own.quantization.starts_with(wanted) };
+    let is_own =
+        if is_half(wanted) { is_half(&own.quantization) } else { own.quantization.starts_with(wanted) };
     if is_own { Some(own) } else { read(WhatIf { weights: Some(wanted), ..WhatIf::default() }) }
 }

@@ -196,7 +196,14 @@ impl Algorithms {
     }
 
     /// `passes`: how often the data crosses the network, 2 for an all-reduce.
-    fn over(&self, operation: Operation, wire: &Wire, engine: Option<Kernel>, bytes: f64, passes: f64) -> f64 {
+    fn over(
+        &self,
+        operation: Operation,
+        wire: &Wire,
+        engine: Option<Kernel>,
+        bytes: f64,
+        passes: f64,
+    ) -> f64 {
         if wire.ranks <= 1.0 {
             return 0.0;
         }
@@ -211,7 +218,8 @@ impl Algorithms {
             0.0
         };
         // all ranks of a node share its cards: one node's data goes out once for each pass
-        let across = self.best(operation, network.kind, None, bytes, nodes, network.bytes_per_s * passes / 2.0);
+        let across =
+            self.best(operation, network.kind, None, bytes, nodes, network.bytes_per_s * passes / 2.0);
         let across = if operation == Operation::AllToAll {
             across.max(inside * bytes * (nodes - 1.0) / nodes / network.bytes_per_s.max(1.0))
         } else {
@@ -269,7 +277,11 @@ impl WireKind {
         }
         if link.scope == LinkScope::Fabric {
             let rdma = ["infiniband", "ib", "roce", "rdma", "efa"];
-            return if rdma.iter().any(|name| key.contains(name)) { Self::Infiniband } else { Self::Ethernet };
+            return if rdma.iter().any(|name| key.contains(name)) {
+                Self::Infiniband
+            } else {
+                Self::Ethernet
+            };
         }
         if key.contains('5') || key.contains('6') { Self::Pcie5 } else { Self::Pcie4 }
     }

@@ -60,7 +60,8 @@ impl Ground<'_> {
         let workload = &self.input.workload;
         let (input, output) = (workload.input_tokens as f64, workload.output_tokens as f64);
         let most = self.settings.max_model_len.as_f64().max(1.0);
-        let context = workload.context_tokens.map_or((input + output / 2.0).min(most), |tokens| tokens as f64);
+        let context =
+            workload.context_tokens.map_or((input + output / 2.0).min(most), |tokens| tokens as f64);
         let wire = |group: &_| Wire::of(group, &self.pool.intra_link, self.given_link(group));
         let spreads_experts = work.experts.is_some() && shape.attention_dp > 1;
         Question {
@@ -123,7 +124,8 @@ fn element_bytes(replica: &Replica, work: &RankWork) -> f64 {
 
 /// The calibration with the constants that the request gave; `None` when it gave none.
 fn overridden(calibration: &Calibration, overrides: &Overrides) -> Option<Calibration> {
-    const NAMES: [&str; 4] = ["hbm_efficiency", "compute_efficiency", "link_efficiency", "allreduce_fixed_us"];
+    const NAMES: [&str; 4] =
+        ["hbm_efficiency", "compute_efficiency", "link_efficiency", "allreduce_fixed_us"];
     if !NAMES.iter().any(|name| overrides.number(name).is_some()) {
         return None;
     }
@@ -141,7 +143,8 @@ fn overridden(calibration: &Calibration, overrides: &Overrides) -> Option<Calibr
     }
     if let Some(share) = overrides.number("compute_efficiency") {
         set(&mut out.values, &["prefill_compute_share"], share);
-        let factors = ["compute_blackwell", "compute_ampere", "compute_amd", "compute_vllm", "compute_sglang"];
+        let factors =
+            ["compute_blackwell", "compute_ampere", "compute_amd", "compute_vllm", "compute_sglang"];
         set(&mut out.values, &factors, 1.0);
         set(&mut out.values, &["compute_tensorrt", "compute_other", "format_gain_dense"], 1.0);
     }

@@ -103,7 +103,9 @@ fn together(q: &Question<'_>, v: &Values, crowding: f64) -> f64 {
         Arrival::AllAtOnce => return v.get(P::BurstAll).min(1.0),
         Arrival::StaticBatch => return 0.0,
         Arrival::ClosedLoop => v.get(P::Burst),
-        Arrival::ClosedLoopFixed => v.get(P::BurstFixed) * if sglang { v.get(P::BurstFixedSglang) } else { 1.0 },
+        Arrival::ClosedLoopFixed => {
+            v.get(P::BurstFixed) * if sglang { v.get(P::BurstFixedSglang) } else { 1.0 }
+        }
     }
     .min(1.0);
     let crowd = v.get(if sglang { P::CrowdSglang } else { P::Crowd }).min(1.0);
@@ -123,10 +125,10 @@ fn first_token(q: &Question<'_>, v: &Values, alone: f64, queue: f64, step_s: f64
     };
     let running = load.running.max(1.0);
     let is_median = load.statistic == Statistic::Median;
-    let queue = if is_median && load.arrival != Arrival::AllAtOnce { queue * v.get(P::BurstMedian) } else { queue };
+    let queue =
+        if is_median && load.arrival != Arrival::AllAtOnce { queue * v.get(P::BurstMedian) } else { queue };
     let cold = if is_median { 0.0 } else { v.get(P::ColdStart) };
-    let polls_rarely =
-        q.engine.kind == EngineKind::Sglang && q.machine.generation == Generation::Blackwell;
+    let polls_rarely = q.engine.kind == EngineKind::Sglang && q.machine.generation == Generation::Blackwell;
     let steps = v.get(P::FirstSteps) * if polls_rarely { v.get(P::FirstStepsSglangBlackwell) } else { 1.0 };
     let groups = if q.attention_groups > 1.0 { v.get(P::FirstGroups) } else { 1.0 };
     let in_progress = steps * step_s * (1.0 - 1.0 / running);

@@ -183,8 +183,11 @@ const EXCHANGE_BYTES: f64 = 1.5;
 fn collectives(q: &Question<'_>, calibration: &Calibration, tokens: f64) -> f64 {
     let v = &calibration.values;
     let own_kernel = |wire: &Wire| {
-        (wire.kind.has_engine_kernels() && wire.network.is_none())
-            .then_some(if q.engine.eager { Kernel::EngineEager } else { Kernel::Engine })
+        (wire.kind.has_engine_kernels() && wire.network.is_none()).then_some(if q.engine.eager {
+            Kernel::EngineEager
+        } else {
+            Kernel::Engine
+        })
     };
     let bytes = tokens * q.work.hidden * ACTIVATION_BYTES;
     let wire = &q.tensor_wire;
@@ -207,7 +210,9 @@ fn collectives(q: &Question<'_>, calibration: &Calibration, tokens: f64) -> f64 
 /// The sends between stages.
 fn hops(q: &Question<'_>, calibration: &Calibration, tokens: f64) -> f64 {
     let bytes = tokens * q.work.hidden * ACTIVATION_BYTES;
-    q.stage_wire.as_ref().map_or(0.0, |wire| (q.stages - 1.0).max(0.0) * calibration.algorithms.send(wire, bytes))
+    q.stage_wire
+        .as_ref()
+        .map_or(0.0, |wire| (q.stages - 1.0).max(0.0) * calibration.algorithms.send(wire, bytes))
 }
 
 /// Fixed cost of the layers of a pass.
@@ -271,7 +276,8 @@ pub(super) fn prompt(
     let passes = tokens / size;
     let (read, compute) = products(work, rates, size, size, true, &calibration.values);
     // a token in the middle looks back on half of the prompt; latent attention is expanded
-    let attention = tokens * work.attention_flops(context + tokens / 2.0) * work.prefill_width / rates.attention;
+    let attention =
+        tokens * work.attention_flops(context + tokens / 2.0) * work.prefill_width / rates.attention;
     StepCost {
         weights_s: read * passes,
         kv_s: 0.0,
