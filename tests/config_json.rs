@@ -48,8 +48,16 @@ fn each_hostile_value_is_refused_at_once() {
         ("architectures", json!([]), "unknown_architecture"),
         ("quantization_config", json!({"quant_method": "aqlm"}), "unknown_quantisation"),
         ("quantization_config", json!({"quant_method": "fp8", "weight_block_size": [0, 0]}), "not_allowed"),
-        ("quantization_config", json!({"quant_method": "compressed-tensors", "ignore": ["re:(((("]}), "not_allowed"),
-        ("quantization_config", json!({"quant_method": "modelopt", "quant_algo": "FP1"}), "unknown_quantisation"),
+        (
+            "quantization_config",
+            json!({"quant_method": "compressed-tensors", "ignore": ["re:(((("]}),
+            "not_allowed",
+        ),
+        (
+            "quantization_config",
+            json!({"quant_method": "modelopt", "quant_algo": "FP1"}),
+            "unknown_quantisation",
+        ),
     ];
     for (key, value, code) in cases {
         let config = llama(key, value);
@@ -86,7 +94,14 @@ fn every_fault_is_found_at_once() {
 #[test]
 fn the_largest_sizes_that_are_read_do_not_overflow() {
     let mut config = llama("num_hidden_layers", json!(config_json::MAX_LAYERS));
-    for key in ["hidden_size", "num_attention_heads", "num_key_value_heads", "intermediate_size", "vocab_size", "head_dim"] {
+    for key in [
+        "hidden_size",
+        "num_attention_heads",
+        "num_key_value_heads",
+        "intermediate_size",
+        "vocab_size",
+        "head_dim",
+    ] {
         config[key] = json!(config_json::MAX_SIZE);
     }
     let began = Instant::now();
@@ -100,7 +115,11 @@ fn the_largest_sizes_that_are_read_do_not_overflow() {
 #[test]
 fn unknown_keys_are_kept_and_listed() {
     let read = config_json::read("x", &llama("my_own_key", json!(1)), None).expect("still a Llama");
-    assert!(read.diagnostics.iter().any(|d| d.pointer == "#/my_own_key" && d.code == "unread_key"), "{:?}", read.diagnostics);
+    assert!(
+        read.diagnostics.iter().any(|d| d.pointer == "#/my_own_key" && d.code == "unread_key"),
+        "{:?}",
+        read.diagnostics
+    );
 }
 
 #[test]
@@ -126,7 +145,8 @@ fn weights_as_if_stored_otherwise() {
     };
     // linear layers of the decoder: 80 * 855,638,016 parameters; table, head and norms stay in 16 bits
     let linear = 80 * 855_638_016_u64;
-    for (name, extra_bits) in [("bf16", 16), ("fp8", 8), ("int8", 8), ("int4", 4), ("nvfp4", 4), ("mxfp4", 4)] {
+    for (name, extra_bits) in [("bf16", 16), ("fp8", 8), ("int8", 8), ("int4", 4), ("nvfp4", 4), ("mxfp4", 4)]
+    {
         let bytes = as_if(name).expect(name);
         let least = plain - linear * (16 - extra_bits) / 8;
         assert!(bytes >= least && bytes <= least + linear / 15, "{name}: {bytes}, at least {least}");
@@ -140,7 +160,8 @@ fn weights_as_if_stored_otherwise() {
 fn a_given_total_replaces_the_ledger() {
     let what_if = WhatIf { weights_bytes: Some(1_000_000), ..WhatIf::default() };
     let spec = config_json::read_as("x", &llama("x", json!(1)), None, what_if).expect("a Llama").spec;
-    let stage = spec.sharded(&Shape { tp: 4, pp: 2, ep: 1, attention_dp: 1, dcp: 1 }).stage(0, 16, true, false);
+    let stage =
+        spec.sharded(&Shape { tp: 4, pp: 2, ep: 1, attention_dp: 1, dcp: 1 }).stage(0, 16, true, false);
     assert_eq!(stage.bytes.get(), 125_000);
 }
 
@@ -150,7 +171,8 @@ fn quantisation_of_side_files_and_bare_blocks_is_read() {
     let read = config_json::read("x", &llama("x", json!(1)), Some(&side)).expect("a Llama");
     assert_eq!(read.spec.quantization, "fp8 per tensor");
     assert!(read.spec.declared_kv_dtype.is_some());
-    let bare = json!({"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128]});
+    let bare =
+        json!({"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128]});
     let read = config_json::read("x", &llama("x", json!(1)), Some(&bare)).expect("a Llama");
     assert_eq!(read.spec.quantization, "fp8 block 128x128");
     for (method, label) in [("gptq", "int4 group 128"), ("awq", "int4 group 128")] {
@@ -162,7 +184,12 @@ fn quantisation_of_side_files_and_bare_blocks_is_read() {
 
 #[test]
 fn stages_add_up_to_the_whole() {
-    for id in ["meta-llama/Llama-3.1-70B", "deepseek-ai/DeepSeek-V3", "Qwen/Qwen3-Next-80B-A3B-Instruct", "google/gemma-3-27b-it"] {
+    for id in [
+        "meta-llama/Llama-3.1-70B",
+        "deepseek-ai/DeepSeek-V3",
+        "Qwen/Qwen3-Next-80B-A3B-Instruct",
+        "google/gemma-3-27b-it",
+    ] {
         let spec = models::find(id).and_then(|m| Ok(m.spec().expect(id))).expect(id);
         let layers = spec.layers.len();
         for tp in [1, 2, 8] {
@@ -172,7 +199,10 @@ fn stages_add_up_to_the_whole() {
             let middle = layers / 3;
             let (a, b) = (sharded.stage(0, middle, true, false), sharded.stage(middle, layers, false, true));
             assert!(a.bytes + b.bytes >= whole.bytes, "{id} tp={tp}");
-            assert!(whole.replicated_bytes <= whole.bytes && whole.active_parameters <= whole.parameters, "{id}");
+            assert!(
+                whole.replicated_bytes <= whole.bytes && whole.active_parameters <= whole.parameters,
+                "{id}"
+            );
         }
     }
 }
