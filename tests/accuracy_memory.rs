@@ -8,7 +8,7 @@ use shardwise::catalogue::hardware::catalogue;
 use shardwise::ingest::config_json::{self, WhatIf};
 use shardwise::planner::hardware::Gpu;
 use shardwise::planner::model::ModelSpec;
-use shardwise::service::accuracy::{Finders, MemoryRow, Report, compare, find_gpu};
+use shardwise::service::accuracy::{Finders, MemoryRow, Report, compare, find_gpu, find_model, memory};
 
 fn configs() -> BTreeMap<String, Value> {
     let mut text = String::new();
@@ -33,7 +33,7 @@ fn rows() -> Vec<MemoryRow> {
 fn table() -> Report {
     let configs = configs();
     let model = |row: &MemoryRow, stored: Option<&str>| -> Option<ModelSpec> {
-        let config = configs.get(row.model_name())?;
+        let Some(config) = configs.get(row.model_name()) else { return find_model(row, stored) };
         let own = config.get("quantization_config").is_some();
         let what_if = WhatIf { weights: stored.filter(|_| !own), ..WhatIf::default() };
         config_json::read_as(row.model_name(), config, None, what_if).ok().map(|read| read.spec)
@@ -71,4 +71,17 @@ fn cache_sizes_are_near_what_engines_printed() {
     let uniform = group("complete, uniform, vllm V1");
     assert!(uniform.median < 0.03, "{uniform:?}");
     assert!(report.failures.1 * 2 >= report.failures.0, "{:?}", report.failures);
+}
+
+#[test]
+fn the_catalogue_alone_predicts_most_records() {
+    let report = memory(include_str!("data/truth/memory.jsonl")).expect("rows");
+    let predicted = report.rows.len() - report.unknown;
+    assert!(predicted * 2 > report.rows.len(), "{predicted} of {}", report.rows.len());
+}
+
+#[test]
+fn a_line_that_is_no_row_is_named() {
+    let error = memory("# remark\n{\"engine\": \"vllm\"}\n{\"engine\": 5}\n").expect_err("line 3");
+    assert_eq!(error.line, 3);
 }

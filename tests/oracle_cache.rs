@@ -16,7 +16,7 @@ use shardwise::planner::model::ModelSpec;
 use shardwise::planner::units::Bytes;
 
 /// The level reached; raise it with the rules, never lower it.
-const LEAST_HOLDING_PER_MILLE: usize = 965;
+const LEAST_HOLDING_PER_MILLE: usize = 1000;
 
 fn lines(bytes: &[u8]) -> Vec<Value> {
     let mut text = String::new();

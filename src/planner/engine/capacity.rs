@@ -150,6 +150,13 @@ impl CacheLayout {
         self.groups.iter().fold(0, |sum, g| g.need.at(tokens).saturating_mul(g.count).saturating_add(sum))
     }
 
+    /// Cache that one request of `tokens` takes on a rank of each stage, reserved blocks counted.
+    #[must_use]
+    pub fn bytes_for(&self, tokens: Tokens) -> Vec<Bytes> {
+        let blocks = self.blocks_for(tokens).saturating_add(self.reserved_blocks);
+        self.block_bytes.iter().map(|block| *block * blocks).collect()
+    }
+
     /// What `kv_bytes` (one entry per stage, one rank) hold.
     ///
     /// # Errors

@@ -118,4 +118,58 @@ impl MemoryBudget {
         }
         Some(Bytes::from_f64(rest.as_f64() * self.share_of_rest))
     }
+
+    /// The smallest value of the engine's knob with which every stage holds what one request of the longest length
+    /// needs, rounded up to a thousandth. `used` are weights and items of a GPU of each stage, `needed` the cache that a
+    /// request takes there ([`super::CacheLayout::bytes_for`]). `None` when no value up to 1 is enough.
+    #[must_use]
+    pub fn smallest_utilization(&self, used: &[Bytes], needed: &[Bytes]) -> Option<f64> {
+        let stages = used.iter().zip(needed);
+        let knob = if self.share_of_rest < 1.0 {
+            let share = |(used, needed): (&Bytes, &Bytes)| needed.as_f64() / (self.budget - *used).as_f64();
+            stages.map(share).fold(0.0, f64::max)
+        } else {
+            let base = self.budget.as_f64() / self.utilization;
+            stages.map(|(used, needed)| (*used + *needed).as_f64() / base).fold(0.0, f64::max)
+        };
+        let rounded = (knob * 1000.0).ceil() / 1000.0;
+        (rounded > 0.0 && rounded <= 1.0).then_some(rounded)
+    }
+
+    /// The largest value of the knob that leaves room for what lives outside the budget on a GPU of `total` bytes, rounded
+    /// down to a thousandth.
+    #[must_use]
+    pub fn largest_safe_utilization(&self, total: Bytes) -> f64 {
+        let share = (total - self.outside.bytes).as_f64() / total.as_f64().max(1.0);
+        ((share * 1000.0).floor() / 1000.0).clamp(0.0, 1.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn budget(share_of_rest: f64, utilization: f64, budget: u64) -> MemoryBudget {
+        MemoryBudget {
+            budget: Bytes(budget),
+            utilization,
+            share_of_rest,
+            stages: Vec::new(),
+            outside: Item::exact(Bytes(50), "test"),
+            source: "test",
+        }
+    }
+
+    #[test]
+    fn the_smallest_knob_holds_one_request_on_the_tightest_stage() {
+        let vllm = budget(1.0, 0.9, 900);
+        assert_eq!(
+            vllm.smallest_utilization(&[Bytes(500), Bytes(600)], &[Bytes(100), Bytes(100)]),
+            Some(0.7)
+        );
+        assert_eq!(vllm.smallest_utilization(&[Bytes(950)], &[Bytes(100)]), None);
+        let rest = budget(0.9, 0.9, 1000);
+        assert_eq!(rest.smallest_utilization(&[Bytes(500)], &[Bytes(100)]), Some(0.2));
+        assert!((vllm.largest_safe_utilization(Bytes(1000)) - 0.95).abs() < 1e-9);
+    }
 }

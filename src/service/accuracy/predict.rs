@@ -3,7 +3,11 @@
 use std::ops::Range;
 
 use super::MemoryRow;
+use serde_json::Value;
+
 use crate::catalogue::hardware::HardwareCatalogue;
+use crate::catalogue::models;
+use crate::ingest::config_json::{self, WhatIf};
 use crate::planner::engine::{self, CacheCapacity, EngineRules, MemoryBudget, ResolvedSettings};
 use crate::planner::hardware::Gpu;
 use crate::planner::input::EngineSettings;
@@ -24,7 +28,14 @@ pub struct Finders<'a> {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Prediction {
     /// It starts.
-    Starts { weights: Bytes, kv: Bytes, tokens: f64, concurrency: f64 },
+    Starts {
+        weights: Bytes,
+        kv: Bytes,
+        /// Activation, runtime and graphs on the tightest stage: the part that is estimated.
+        overhead: Bytes,
+        tokens: f64,
+        concurrency: f64,
+    },
     /// It does not start; what is left for the cache where that was reached.
     Fails { reason: String, kv: Option<Bytes>, longest: Option<u64> },
     /// Nothing can be said, and why.
@@ -124,7 +135,7 @@ fn start(
         Err(refusal) => return fails(refusal.message),
     };
     match cache.capacity(&kv, settings) {
-        Ok(capacity) => starts(&weights, &kv, &capacity),
+        Ok(capacity) => starts(&weights, &kv, &budget, &capacity),
         Err(small) => Prediction::Fails {
             reason: format!("one request needs {:.2} GiB of cache", small.needed_bytes.gib()),
             kv: Some(small.available_bytes),
@@ -133,8 +144,15 @@ fn start(
     }
 }
 
-fn starts(weights: &[StageWeights], kv: &[Bytes], capacity: &CacheCapacity) -> Prediction {
+fn starts(
+    weights: &[StageWeights],
+    kv: &[Bytes],
+    budget: &MemoryBudget,
+    capacity: &CacheCapacity,
+) -> Prediction {
+    let items = budget.stages.get(capacity.binding_stage);
     Prediction::Starts {
+        overhead: items.map(|i| i.total() - i.buffers.bytes).unwrap_or_default(),
         weights: weights.iter().map(|w| w.bytes).max().unwrap_or_default(),
         kv: kv.iter().copied().min().unwrap_or_default(),
         tokens: capacity.tokens.as_f64(),
@@ -150,25 +168,6 @@ fn weights(model: &ModelSpec, shape: &Shape, stages: &[Range<usize>]) -> Vec<Sta
         .enumerate()
         .map(|(i, layers)| sharded.stage(layers.start, layers.end, i == 0, i == last))
         .collect()
-}
-
-/// The items of a budget, for people who look into one row.
-#[must_use]
-pub fn items(budget: &MemoryBudget) -> String {
-    budget
-        .stages
-        .iter()
-        .map(|s| {
-            format!(
-                "buffers {:.2} activation {:.2} runtime {:.2} graphs {:.2}",
-                s.buffers.bytes.gib(),
-                s.activation.bytes.gib(),
-                s.runtime.bytes.gib(),
-                s.cuda_graph.bytes.gib()
-            )
-        })
-        .collect::<Vec<_>>()
-        .join(" | ")
 }
 
 fn shape(row: &MemoryRow) -> Shape {
@@ -233,6 +232,7 @@ fn stored_as(row: &MemoryRow) -> Option<&'static str> {
     [
         ("nvfp4", "nvfp4"),
         ("mxfp4", "mxfp4"),
+        ("fp4", "nvfp4"),
         ("int4", "int4"),
         ("awq", "int4"),
         ("gptq", "int4"),
@@ -243,6 +243,60 @@ fn stored_as(row: &MemoryRow) -> Option<&'static str> {
     .find(|(word, _)| text.contains(word))
     .map(|(_, name)| *name)
 }
+
+/// A model of a record: its own config.json, or the catalogue's under its name, its name without the organisation, or that
+/// without the words for formats. `stored` applies where the file is not quantised itself.
+#[must_use]
+pub fn find_model(row: &MemoryRow, stored: Option<&str>) -> Option<ModelSpec> {
+    let read = |config: &Value, side: Option<&Value>| {
+        let quantised = side.is_some() || config.get("quantization_config").is_some_and(|q| !q.is_null());
+        let what_if = WhatIf { weights: stored.filter(|_| !quantised), ..WhatIf::default() };
+        config_json::read_as(row.model_name(), config, side, what_if).ok().map(|read| read.spec)
+    };
+    if let Some(config) = &row.config {
+        return read(config, None);
+    }
+    let name = row.model_name();
+    let plain = name.rsplit('/').next().unwrap_or(name);
+    let model = [name, plain, without_format(plain)].into_iter().find_map(|n| models::find(n).ok())?;
+    read(&model.config(), model.side_quantization().as_ref())
+}
+
+/// A model's name without the words for formats at its end.
+fn without_format(name: &str) -> &str {
+    let is_format = |word: &str| {
+        let word = word.to_ascii_lowercase();
+        FORMAT_WORDS.contains(&word.as_str())
+    };
+    let mut rest = name;
+    while let Some((front, word)) = rest.rsplit_once(['-', '_']) {
+        if !is_format(word) {
+            break;
+        }
+        rest = front;
+    }
+    rest
+}
+
+/// Words at the end of names that say how weights are stored.
+const FORMAT_WORDS: &[&str] = &[
+    "fp8",
+    "fp4",
+    "nvfp4",
+    "mxfp4",
+    "awq",
+    "gptq",
+    "int4",
+    "int8",
+    "4bit",
+    "8bit",
+    "w4a16",
+    "w8a8",
+    "dynamic",
+    "bf16",
+    "quantized",
+    "autoround",
+];
 
 /// A GPU by the name in a record: "H100 80GB", "RTX 3090 24GB", "24GB class", "DGX Spark GB10 128GB".
 #[must_use]

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use thiserror::Error;
 
 /// A start-up log in one line of JSON. Everything but `engine`, `model` and `gpu` may be missing; sizes are per GPU, in
 /// GiB (2^30 B). Unknown keys are kept out of the way, so a record may say more.
@@ -88,3 +89,37 @@ impl MemoryRow {
         })
     }
 }
+
+/// A line that is no row.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("line {line}: {reason}")]
+pub struct NotARow {
+    /// Counted from 1.
+    pub line: usize,
+    pub reason: String,
+}
+
+/// Rows of a JSONL text; empty lines and lines that start with `#` are left out.
+///
+/// # Errors
+/// [`NotARow`] for the first line that is none, and for too many of them.
+pub fn read_rows(text: &str) -> Result<Vec<MemoryRow>, NotARow> {
+    let mut rows = Vec::new();
+    for (i, line) in text.lines().enumerate() {
+        let line = line.trim();
+        let place = i.saturating_add(1);
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        if rows.len() >= MAX_ROWS {
+            return Err(NotARow { line: place, reason: format!("more than {MAX_ROWS} rows") });
+        }
+        let row =
+            serde_json::from_str(line).map_err(|error| NotARow { line: place, reason: error.to_string() })?;
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+/// Bound on the rows of one comparison.
+const MAX_ROWS: usize = 100_000;

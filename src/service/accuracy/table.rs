@@ -1,6 +1,6 @@
 //! Errors by group.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::Serialize;
@@ -39,6 +39,8 @@ pub struct Compared {
     pub predicted: Option<f64>,
     /// `(predicted - observed) / observed`.
     pub error: Option<f64>,
+    /// Estimated overhead as a share of the predicted cache: how far a factor on all overheads moves the prediction.
+    pub overhead_share: Option<f64>,
     /// Weights on a GPU, GiB: observed and predicted.
     pub weights_gib: (Option<f64>, Option<f64>),
     pub note: String,
@@ -63,12 +65,14 @@ impl Compared {
             observed: None,
             predicted: None,
             error: None,
+            overhead_share: None,
             weights_gib: (row.weights_gib_per_gpu, None),
             note: String::new(),
         };
         match prediction {
-            Prediction::Starts { weights, kv, tokens, concurrency } => {
+            Prediction::Starts { weights, kv, overhead, tokens, concurrency } => {
                 compared.starts.1 = Some(true);
+                compared.overhead_share = Some(overhead.as_f64() / kv.as_f64().max(1.0));
                 compared.weights_gib.1 = Some(weights.gib());
                 let choices: [(Measure, Option<f64>, f64); 3] = if row.uniform() {
                     [
@@ -152,6 +156,51 @@ fn quantile(sorted: &[f64], share: f64) -> f64 {
     (high - low).mul_add(place - below as f64, low)
 }
 
+/// Errors with one factor on all overheads: fitted to all rows, and for each source to the rows of all others.
+/// The rules themselves use 1.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LeaveOneOut {
+    /// The factor that suits all rows best.
+    pub factor: f64,
+    pub in_sample: Group,
+    pub held_out: Group,
+}
+
+/// The error of a row with a factor on its overheads.
+fn with_factor(row: &Compared, factor: f64) -> Option<f64> {
+    let (observed, predicted, share) = (row.observed?, row.predicted?, row.overhead_share?);
+    (observed > 0.0).then(|| (predicted * (1.0 - factor).mul_add(share, 1.0) - observed) / observed)
+}
+
+fn best_factor(rows: &[&Compared]) -> f64 {
+    let cost = |factor: f64| {
+        let mut sizes: Vec<f64> = rows.iter().filter_map(|r| with_factor(r, factor)).map(f64::abs).collect();
+        sizes.sort_by(f64::total_cmp);
+        if sizes.is_empty() { 0.0 } else { quantile(&sizes, 0.5) + 0.1 * quantile(&sizes, 0.9) }
+    };
+    let factors = (10..=40_u32).map(|n| f64::from(n) * 0.05);
+    factors.min_by(|a, b| cost(*a).total_cmp(&cost(*b))).unwrap_or(1.0)
+}
+
+fn leave_one_out(rows: &[&Compared]) -> Option<LeaveOneOut> {
+    let refit = |row: &&Compared, factor: f64| Compared { error: with_factor(row, factor), ..(*row).clone() };
+    let factor = best_factor(rows);
+    let in_sample: Vec<Compared> = rows.iter().map(|row| refit(row, factor)).collect();
+    let sources: BTreeSet<&str> = rows.iter().map(|row| row.source.as_str()).collect();
+    let mut held_out = Vec::new();
+    for source in sources {
+        let (own, others): (Vec<&Compared>, Vec<&Compared>) =
+            rows.iter().partition(|row| row.source == source);
+        let factor = best_factor(&others);
+        held_out.extend(own.iter().map(|row| refit(row, factor)));
+    }
+    Some(LeaveOneOut {
+        factor,
+        in_sample: Group::of("overhead factor fitted to all", in_sample.iter())?,
+        held_out: Group::of("overhead factor fitted to the other sources", held_out.iter())?,
+    })
+}
+
 /// The whole comparison.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
@@ -164,6 +213,8 @@ pub struct Report {
     pub false_failures: (usize, usize),
     /// Rows of which nothing can be said.
     pub unknown: usize,
+    /// Over the complete rows of uniform models on vLLM V1.
+    pub leave_one_out: Option<LeaveOneOut>,
 }
 
 /// Gather rows into a report.
@@ -197,6 +248,8 @@ pub fn report(rows: Vec<Compared>) -> Report {
             by.into_iter().filter_map(|(name, rows)| Group::of(&format!("{kind}: {name}"), rows.into_iter())),
         );
     }
+    let fitted: Vec<&Compared> = rows.iter().filter(complete).filter(uniform).filter(v1).collect();
+    let leave_one_out = leave_one_out(&fitted);
     let count = |started: bool, predicted: Option<bool>| {
         judged().filter(|r| r.starts.0 == started && predicted.is_none_or(|p| r.starts.1 == Some(p))).count()
     };
@@ -204,6 +257,7 @@ pub fn report(rows: Vec<Compared>) -> Report {
         failures: (count(false, None), count(false, Some(false))),
         false_failures: (count(true, None), count(true, Some(false))),
         unknown: rows.iter().filter(|r| r.starts.1.is_none()).count(),
+        leave_one_out,
         groups,
         rows,
     }
@@ -222,6 +276,21 @@ impl fmt::Display for Report {
                 g.p90 * 100.0,
                 g.bias * 100.0
             )?;
+        }
+        if let Some(fit) = &self.leave_one_out {
+            for (g, note) in
+                [(&fit.in_sample, format!(" (factor {:.2})", fit.factor)), (&fit.held_out, String::new())]
+            {
+                writeln!(
+                    f,
+                    "{:<52} {:>5} {:>7.1}% {:>7.1}% {:>+7.1}%{note}",
+                    g.name,
+                    g.rows,
+                    g.median * 100.0,
+                    g.p90 * 100.0,
+                    g.bias * 100.0
+                )?;
+            }
         }
         writeln!(f, "start-ups that failed: {}, predicted: {}", self.failures.0, self.failures.1)?;
         writeln!(

@@ -93,10 +93,9 @@ impl Style {
                     ..llama
                 }
             }
-            "Qwen2ForCausalLM"
-            | "MiMoForCausalLM"
-            | "Qwen2_5_VLForConditionalGeneration"
-            | "Qwen2VLForConditionalGeneration" => {
+            // its own model type: nothing clears the window when `use_sliding_window` is false
+            "MiMoForCausalLM" => Self { qkv_bias: true, windows: Windows::Listed, ..llama },
+            "Qwen2ForCausalLM" | "Qwen2_5_VLForConditionalGeneration" | "Qwen2VLForConditionalGeneration" => {
                 Self { qkv_bias: true, windows: Windows::Flagged, ..llama }
             }
             "Qwen3ForCausalLM" | "Qwen3VLForConditionalGeneration" => Self {
