@@ -287,7 +287,7 @@ pub fn text_at(path: &Path) -> Result<String, Unreadable> {
 
 fn json_at(path: &Path) -> Result<Value, Unreadable> {
     let text = text_at(path)?;
-    let read = document::read(text.as_bytes())
+    let read = document::read_config(text.as_bytes())
         .map_err(|source| Unreadable::Json { path: path.to_path_buf(), source })?;
     match read.duplicates.into_iter().next() {
         Some(fault) => Err(Unreadable::Duplicate { path: path.to_path_buf(), fault }),

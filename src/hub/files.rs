@@ -37,6 +37,6 @@ pub(super) fn object_of(bytes: &[u8], file: &'static str) -> Result<Value, HubEr
     if bytes.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'<') {
         return Err(not_json("it looks like a web page".to_owned()));
     }
-    let document = json::read(bytes).map_err(|error| not_json(error.to_string()))?;
+    let document = json::read_config(bytes).map_err(|error| not_json(error.to_string()))?;
     if document.value.is_object() { Ok(document.value) } else { Err(not_json("it is no object".to_owned())) }
 }

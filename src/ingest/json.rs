@@ -2,6 +2,9 @@
 //!
 //! `serde_json` alone keeps the last of two equal keys without a word. Somebody who buys GPUs on an
 //! answer must hear about it, so the reader here records each duplicate with its place.
+//!
+//! Published config.json files hold `Infinity` (Python writes it for `time_step_limit` and the like), which
+//! is no JSON. It is read as null inside a `config`, and refused with its position anywhere else.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -41,7 +44,66 @@ pub enum Malformed {
 /// # Errors
 /// [`Malformed`] with the position of the first fault.
 pub fn read(text: &[u8]) -> Result<Document, Malformed> {
-    let state = State::default();
+    read_with(text, false)
+}
+
+/// Read a text that is itself a config.json.
+///
+/// # Errors
+/// [`Malformed`] with the position of the first fault.
+pub fn read_config(text: &[u8]) -> Result<Document, Malformed> {
+    read_with(text, true)
+}
+
+fn read_with(text: &[u8], is_config: bool) -> Result<Document, Malformed> {
+    let strict = read_strict(text, is_config);
+    match &strict {
+        // the second reading costs only those who sent such a text
+        Err(Malformed::Syntax { message, .. }) if NON_FINITE.iter().any(|word| message.starts_with(word)) => {
+            read_strict(&quoted(text), is_config).or(strict)
+        }
+        _ => strict,
+    }
+}
+
+/// What Python's writer prints for floats that JSON has no number for.
+const NON_FINITE: [&str; 3] = ["-Infinity", "Infinity", "NaN"];
+/// Marks a quoted non-finite word; no text that people write starts with it.
+const MARK: char = '\u{1}';
+
+/// The text with every bare non-finite word quoted and marked; strings are left alone.
+fn quoted(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len() + 64);
+    let mut in_string = false;
+    let mut rest = text;
+    while let Some((&byte, after)) = rest.split_first() {
+        if in_string && byte == b'\\' {
+            let (escape, tail) = rest.split_at(rest.len().min(2));
+            out.extend_from_slice(escape);
+            rest = tail;
+            continue;
+        }
+        if byte == b'"' {
+            in_string = !in_string;
+        }
+        match NON_FINITE.iter().find(|word| !in_string && rest.starts_with(word.as_bytes())) {
+            Some(word) => {
+                out.extend_from_slice(b"\"\\u0001");
+                out.extend_from_slice(word.as_bytes());
+                out.push(b'"');
+                rest = rest.get(word.len()..).unwrap_or_default();
+            }
+            None => {
+                out.push(byte);
+                rest = after;
+            }
+        }
+    }
+    out
+}
+
+fn read_strict(text: &[u8], is_config: bool) -> Result<Document, Malformed> {
+    let state = State { is_config, ..State::default() };
     let mut from = serde_json::Deserializer::from_slice(text);
     // the seed below has its own, lower limit with a clearer message
     let value = Seed { state: &state, depth: 0 }
@@ -73,7 +135,7 @@ fn fault_of(error: &serde_json::Error, text: &[u8]) -> Malformed {
 /// The word that holds the given position, when it is one that other languages print for a float.
 fn token_at(text: &[u8], line: usize, column: usize) -> Option<&'static str> {
     let row = text.split(|&b| b == b'\n').nth(line.checked_sub(1)?)?;
-    ["-Infinity", "Infinity", "NaN"].into_iter().find(|word| {
+    NON_FINITE.into_iter().find(|word| {
         (column.saturating_sub(word.len())..=column)
             .any(|start| row.get(start..).is_some_and(|rest| rest.starts_with(word.as_bytes())))
     })
@@ -87,6 +149,8 @@ struct State {
     duplicates: RefCell<Vec<FieldError>>,
     path: RefCell<Vec<Step>>,
     values: RefCell<usize>,
+    /// The whole text is a config.json.
+    is_config: bool,
 }
 
 enum Step {
@@ -100,6 +164,11 @@ impl State {
             Step::Key(key) => place.key(key),
             Step::Index(index) => place.index(*index),
         })
+    }
+
+    fn is_in_config(&self) -> bool {
+        self.is_config
+            || self.path.borrow().iter().any(|step| matches!(step, Step::Key(key) if key == "config"))
     }
 
     fn record_duplicate(&self, key: &str) {
@@ -169,12 +238,12 @@ impl<'de> Visitor<'de> for Seed<'_> {
         Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
     }
 
-    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-        Ok(Value::String(value.to_owned()))
-    }
-
-    fn visit_string<E>(self, value: String) -> Result<Value, E> {
-        Ok(Value::String(value))
+    fn visit_str<E: de::Error>(self, value: &str) -> Result<Value, E> {
+        match value.strip_prefix(MARK) {
+            Some(word) if NON_FINITE.contains(&word) && self.state.is_in_config() => Ok(Value::Null),
+            Some(word) if NON_FINITE.contains(&word) => Err(E::custom(word)),
+            _ => Ok(Value::String(value.to_owned())),
+        }
     }
 
     fn visit_unit<E>(self) -> Result<Value, E> {
@@ -228,6 +297,17 @@ mod tests {
         let document = read(br#"{"a": [{"x": 1, "x": 2}], "b": 1, "b": 2}"#).expect("valid");
         let places: Vec<_> = document.duplicates.iter().map(|d| d.pointer.as_str()).collect();
         assert_eq!(places, ["#/a/0/x", "#/b"]);
+    }
+
+    #[test]
+    fn infinity_is_read_inside_a_config_alone() {
+        let text = r#"{"model": {"config": {"time_step_limit": [0.0, Infinity], "a": "Infinity, \" NaN"}}}"#;
+        let config = &read(text.as_bytes()).expect("lenient").value["model"]["config"];
+        assert_eq!(config["time_step_limit"][1], Value::Null);
+        assert_eq!(config["a"], "Infinity, \" NaN");
+        let outside = r#"{"workload": {"concurrency": NaN}, "model": {"config": {"x": -Infinity}}}"#;
+        assert!(read(outside.as_bytes()).is_err_and(|e| e.to_string().contains("NaN is no JSON number")));
+        assert!(read_config(br#"{"x": [-Infinity]}"#).is_ok());
     }
 
     #[test]

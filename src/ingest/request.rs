@@ -47,6 +47,8 @@ pub struct ModelRequest {
     pub source: ModelSource,
     /// "As if the checkpoint were quantised so": `bf16`, `fp8`, `nvfp4`, …
     pub weights: Option<String>,
+    /// What the engine makes of a checkpoint that is not quantised, while it loads it (`engine.quantization`).
+    pub quantized_on_load: Option<String>,
     /// Keys of config.json to replace: a what-if.
     pub overrides: Map<String, Value>,
     /// The quantisation block of a checkpoint that keeps it in a side file.
@@ -74,7 +76,14 @@ impl ModelRequest {
     /// A model from a given place, as published.
     #[must_use]
     pub fn of(source: ModelSource) -> Self {
-        Self { source, weights: None, overrides: Map::new(), quantization_config: None, weights_bytes: None }
+        Self {
+            source,
+            weights: None,
+            quantized_on_load: None,
+            overrides: Map::new(),
+            quantization_config: None,
+            weights_bytes: None,
+        }
     }
 
     /// Where its config.json stands in the request, for the faults found in it.
@@ -140,8 +149,9 @@ pub(super) fn read_question(
     let overrides = read_assumptions(fields);
     let latency_model = fields.choice("latency_model", LATENCY_MODELS).unwrap_or_default();
     let limit = fields.whole("limit", bounds::LIMIT).unwrap_or(DEFAULT_LIMIT);
+    let quantized_on_load = one_for_all(&engines);
     Some(PlanRequest {
-        model: model?,
+        model: ModelRequest { quantized_on_load, ..model? },
         cluster: cluster?,
         engines,
         engines_listed,
@@ -153,6 +163,12 @@ pub(super) fn read_question(
         latency_model,
         limit: usize::try_from(limit).ok()?,
     })
+}
+
+/// The quantisation that every engine of the question is started with.
+fn one_for_all(engines: &[EngineSettings]) -> Option<String> {
+    let first = engines.first()?.quantization.as_ref()?;
+    engines.iter().all(|e| e.quantization.as_ref() == Some(first)).then(|| first.clone())
 }
 
 pub(super) const OBJECTIVES: &[(&str, Objective)] = &[
@@ -213,7 +229,14 @@ pub(super) fn read_model(fields: &mut Fields<'_, '_>) -> Option<ModelRequest> {
         }
     };
     model.finish();
-    Some(ModelRequest { source: source?, weights, overrides, quantization_config, weights_bytes })
+    Some(ModelRequest {
+        source: source?,
+        weights,
+        quantized_on_load: None,
+        overrides,
+        quantization_config,
+        weights_bytes,
+    })
 }
 
 pub(super) fn read_cluster(fields: &mut Fields<'_, '_>) -> Option<Value> {

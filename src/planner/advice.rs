@@ -42,7 +42,7 @@ fn fp8_cache(input: &PlanInput, here: &Ground<'_>, best: &Candidate) -> Option<A
     let settings = input.engines.get(here.engine)?;
     let settings = EngineSettings { kv_cache_dtype: "fp8".to_owned(), ..settings.clone() };
     let other = ground(input, here.engine, &settings, here.pool_index, here.pool).ok()?;
-    let changed = replan(&other, &best.replica.shape, best.dp)?;
+    let changed = replan(&other, &best.replica.shape, best.dp, best.concurrency)?;
     let (kv_tokens_gain, tpot_gain) = gains(best, &changed);
     Some(Advice {
         change: "kv_cache_dtype=fp8".to_owned(),
@@ -99,7 +99,7 @@ fn another_replica(input: &PlanInput, here: &Ground<'_>, best: &Candidate) -> Op
     let pool = NodePool { nodes, ..here.pool.clone() };
     let settings = input.engines.get(here.engine)?;
     let other = ground(input, here.engine, settings, here.pool_index, &pool).ok()?;
-    let changed = replan(&other, &shape, dp)?;
+    let changed = replan(&other, &shape, dp, best.concurrency)?;
     let (kv_tokens_gain, tpot_gain) = gains(best, &changed);
     Some(Advice {
         change: format!("data_parallel_size={dp}"),
@@ -115,10 +115,11 @@ fn another_replica(input: &PlanInput, here: &Ground<'_>, best: &Candidate) -> Op
     })
 }
 
-fn replan(ground: &Ground<'_>, shape: &Shape, dp: u64) -> Option<Candidate> {
+/// The same layout elsewhere, under the load that the best layout carries: gains compare equal loads.
+fn replan(ground: &Ground<'_>, shape: &Shape, dp: u64, asked: u64) -> Option<Candidate> {
     let replica = ground.replica(shape, &ground.sharded(shape)).ok()?;
     (replica.placed.replicas_max >= dp)
-        .then(|| ground.candidate(replica, dp, ground.input.workload.concurrency))
+        .then(|| ground.candidate(replica, dp, asked))
 }
 
 /// Factors on KV tokens, and on speed per token (above 1 = better).

@@ -97,11 +97,11 @@ impl Ground<'_> {
         if self.input.latency_model == LatencyModel::Calibrated {
             return self.calibrated_timing(replica, self.asked(replica, caches, concurrency, asked));
         }
-        let stages = stage_loads(&self.input.model, replica);
+        let stages = stage_loads(&self.model, replica);
         let latency = LatencyInput {
             shape: &replica.shape,
             stages: &stages,
-            hidden_size: self.input.model.hidden_size as f64,
+            hidden_size: self.model.hidden_size as f64,
             all_reduces_per_pass: self.all_reduces_per_pass(&replica.shape),
             batch: (concurrency as f64 / caches as f64).max(1.0),
             input_tokens: self.input.workload.input_tokens as f64,
@@ -129,7 +129,7 @@ impl Ground<'_> {
 
     /// Two for each layer: after attention and after the feed-forward.
     fn all_reduces_per_pass(&self, shape: &Shape) -> f64 {
-        if shape.tp > 1 { 2.0 * self.input.model.layers.len() as f64 } else { 0.0 }
+        if shape.tp > 1 { 2.0 * self.model.layers.len() as f64 } else { 0.0 }
     }
 
     /// Price of one GPU: the caller's, or the pool's.

@@ -24,7 +24,7 @@ impl Ground<'_> {
         Constants {
             hbm_bytes_per_s: given("hbm_bytes_per_s", self.gpu.hbm_bytes_per_s),
             hbm_efficiency: given("hbm_efficiency", HBM_EFFICIENCY),
-            peak_flops: given("peak_flops", peak_flops(&self.input.model, &self.gpu)),
+            peak_flops: given("peak_flops", peak_flops(&self.model, &self.gpu)),
             compute_efficiency: given("compute_efficiency", COMPUTE_EFFICIENCY),
             link_bytes_per_s: self.link_rate(&replica.placed.tp),
             stage_link_bytes_per_s: replica

@@ -1,5 +1,6 @@
 //! One shape on one pool under one engine: what it weighs, what is left, what that holds.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use super::engine::{
@@ -9,12 +10,15 @@ use super::hardware::{Gpu, NodePool};
 use super::input::PlanInput;
 use super::layout::Shape;
 use super::layout::place::{Placed, place};
+use super::model::ModelSpec;
 use super::model::sharded::{ShardedWeights, StageWeights};
 use super::units::{Bytes, Tokens};
 
 /// Where shapes are judged: an engine's rules on the GPUs of one pool.
 pub struct Ground<'a> {
     pub input: &'a PlanInput,
+    /// The model as this engine loads it.
+    pub model: Cow<'a, ModelSpec>,
     pub rules: &'static dyn EngineRules,
     pub settings: ResolvedSettings,
     pub pool: &'a NodePool,
@@ -62,15 +66,15 @@ impl Ground<'_> {
     /// The weights of a rank under `shape`; the plain model counts matrices only.
     #[must_use]
     pub fn sharded(&self, shape: &Shape) -> ShardedWeights {
-        if self.plain { self.input.model.sharded_matrices(shape) } else { self.input.model.sharded(shape) }
+        if self.plain { self.model.sharded_matrices(shape) } else { self.model.sharded(shape) }
     }
 
     /// The cache of one GPU that would hold the whole model, for the model's own figures when nothing fits.
     #[must_use]
     pub fn whole_cache(&self) -> Option<CacheLayout> {
         let whole = Shape::new(1, 1);
-        let layers = 0..self.input.model.layers.len();
-        self.rules.cache_layout(&self.input.model, &whole, &self.gpu, &self.settings, &[layers]).ok()
+        let layers = 0..self.model.layers.len();
+        self.rules.cache_layout(&self.model, &whole, &self.gpu, &self.settings, &[layers]).ok()
     }
 
     /// Judge one shape: the engine's rules, then room on the cluster, then memory, then the cache.
@@ -78,7 +82,7 @@ impl Ground<'_> {
     /// # Errors
     /// The first of these that fails, with its numbers.
     pub fn replica(&self, shape: &Shape, sharded: &ShardedWeights) -> Result<Replica, Misfit> {
-        let model = &self.input.model;
+        let model = self.model.as_ref();
         if let Some(refusal) = self.rules.refuse(model, shape, &self.gpu, &self.settings) {
             return Err(refusal.into());
         }
@@ -99,7 +103,7 @@ impl Ground<'_> {
     /// The engine's budget, with the items that the caller gave outright.
     fn budget(&self, shape: &Shape, stages: &[Range<usize>], weights: &[StageWeights]) -> MemoryBudget {
         let mut budget =
-            self.rules.memory(&self.input.model, shape, &self.gpu, &self.settings, stages, weights);
+            self.rules.memory(&self.model, shape, &self.gpu, &self.settings, stages, weights);
         let given = |name| self.input.overrides.number(name).map(Bytes::from_f64);
         for items in &mut budget.stages {
             items.take_given(

@@ -1,5 +1,6 @@
 //! The search: every shape on every pool under every engine, judged in a fixed order.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::candidate::Candidate;
@@ -88,8 +89,12 @@ pub fn ground<'a>(
         block_size: if count_tokens { Some(1) } else { settings.block_size },
         ..settings.clone()
     };
-    let settings = rules.resolve(&settings, &input.model, &gpu)?;
-    Ok(Ground { input, rules, settings, pool, gpu, engine, pool_index, plain })
+    let model = match settings.language_model_only {
+        true => Cow::Owned(input.model.without_towers()),
+        false => Cow::Borrowed(&input.model),
+    };
+    let settings = rules.resolve(&settings, &model, &gpu)?;
+    Ok(Ground { input, model, rules, settings, pool, gpu, engine, pool_index, plain })
 }
 
 /// The pool's GPU, with the memory that the caller gives it.
@@ -130,7 +135,7 @@ impl<'a> Found<'a> {
         sharded: &mut Vec<(Split, ShardedWeights)>,
     ) {
         // a total that the caller gives is dealt over the stages as well
-        let stages = if ground.input.model.weights_bytes_given.is_some() { shape.pp } else { 1 };
+        let stages = if ground.model.weights_bytes_given.is_some() { shape.pp } else { 1 };
         let split = (shape.ep, shape.attention_dp, stages);
         if !sharded.iter().any(|(known, _)| *known == split) {
             sharded.push((split, ground.sharded(shape)));
@@ -186,7 +191,7 @@ fn replica_counts(ground: &Ground<'_>, most: u64) -> Vec<u64> {
 /// What the enumeration needs to know of a ground.
 #[must_use]
 pub fn bounds(ground: &Ground<'_>) -> Bounds {
-    let model = &ground.input.model;
+    let model = &ground.model;
     Bounds {
         gpus: ground.pool.gpus(),
         gpus_per_node: ground.pool.gpus_per_node,
@@ -203,8 +208,8 @@ impl Ground<'_> {
     /// A refusal that holds for this TP at every depth and every other size.
     #[must_use]
     pub fn refuses_tp(&self, tp: u64) -> Option<Refusal> {
-        let refusal = self.rules.refuse(&self.input.model, &Shape::new(tp, 1), &self.gpu, &self.settings)?;
-        refusal.code.is_about_tp(self.input.model.experts.is_some()).then_some(refusal)
+        let refusal = self.rules.refuse(&self.model, &Shape::new(tp, 1), &self.gpu, &self.settings)?;
+        refusal.code.is_about_tp(self.model.experts.is_some()).then_some(refusal)
     }
 }
 

@@ -35,7 +35,7 @@ pub fn smallest(input: &PlanInput) -> Option<Shape> {
 
 /// The fewest stages, at most `deepest`, with which TP ranks of this many hold the model.
 fn shallowest(ground: &Ground<'_>, tp: u64, deepest: u64) -> Option<Shape> {
-    let model = &ground.input.model;
+    let model = &*ground.model;
     let layers = model.layers.len();
     let sharded = model.sharded(&Shape::new(tp, 1));
     let weights = sharded.stage(0, layers, true, true).bytes;

@@ -230,15 +230,22 @@ pub(super) fn read_with(
     side: Option<&Value>,
     request: &ModelRequest,
 ) -> Result<ReadModel, Vec<FieldError>> {
+    let side = request.quantization_config.as_ref().or(side);
+    let on_load = request.quantized_on_load.as_deref().filter(|_| side.is_none() && !declares_quantization(config));
     let what_if = WhatIf {
-        weights: request.weights.as_deref(),
+        weights: request.weights.as_deref().or(on_load),
         overrides: Some(&request.overrides),
         weights_bytes: request.weights_bytes,
     };
-    let side = request.quantization_config.as_ref().or(side);
     let place = request.config_place();
     config_json::read_as(name, config, side, what_if)
         .map_err(|error| error.faults.into_iter().map(|f| f.within(&place)).collect())
+}
+
+/// True when the checkpoint is stored quantised already: the engine's setting then only confirms it.
+fn declares_quantization(config: &Value) -> bool {
+    let declares = |part: &Value| part.get("quantization_config").is_some_and(|block| !block.is_null());
+    declares(config) || config.get("text_config").is_some_and(declares)
 }
 
 /// The fault of an id that nobody knows.

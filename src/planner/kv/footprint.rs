@@ -39,7 +39,7 @@ impl Footprint {
     /// # Errors
     /// The engine's refusal when it has no cache layout for the model on this GPU.
     pub fn of(ground: &Ground<'_>) -> Result<Self, Refusal> {
-        let model = &ground.input.model;
+        let model = &*ground.model;
         let whole = 0..model.layers.len();
         let one = ground.rules.cache_layout(
             model,

@@ -156,7 +156,7 @@ fn timed(worker: Worker<'_>, (input_tokens, output_tokens): Lengths) -> Option<C
     let settings = input.engines.first()?;
     let pool = input.cluster.pools.first()?;
     let ground = ground(&input, 0, settings, 0, pool).ok()?;
-    let replica = ground.replica(&worker.shape, &input.model.sharded(&worker.shape)).ok()?;
+    let replica = ground.replica(&worker.shape, &ground.model.sharded(&worker.shape)).ok()?;
     let candidate = ground.candidate(replica, 1, u64::MAX);
     (candidate.sequences_at_context >= 1.0).then_some(candidate)
 }

@@ -28,7 +28,7 @@ impl Ground<'_> {
     pub fn calibrated_timing(&self, replica: &Replica, asked: Asked) -> Timing {
         let changed = overridden(&self.input.calibration, &self.input.overrides);
         let calibration = changed.as_ref().unwrap_or(&self.input.calibration);
-        let work = RankWork::of(&self.input.model, &replica.shape);
+        let work = RankWork::of(&self.model, &replica.shape);
         let mut machine = Machine::of(&self.gpu);
         let given = |name| self.input.overrides.number(name);
         if let Some(rate) = given("hbm_bytes_per_s") {
