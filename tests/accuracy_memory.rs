@@ -45,26 +45,24 @@ fn table() -> Report {
 #[test]
 fn cache_sizes_are_near_what_engines_printed() {
     let report = table();
-    if std::env::var_os("ORACLE_VERBOSE").is_some() {
-        for r in &report.rows {
-            println!(
-                "{} {} {} {} {} {} | {:?} {:?} seen {:?} ours {:?} err {:?} | W {:?} | {} {}",
-                r.id,
-                r.engine,
-                r.version,
-                r.model,
-                r.gpu,
-                if r.complete { "C" } else { "-" },
-                r.starts,
-                r.measure,
-                r.observed,
-                r.predicted,
-                r.error.map(|e| (e * 1000.0).round() / 10.0),
-                r.weights_gib,
-                r.note,
-                r.layout
-            );
-        }
+    for r in &report.rows {
+        println!(
+            "{} {} {} {} {} {} | {:?} {:?} seen {:?} ours {:?} err {:?} | W {:?} | {} {}",
+            r.id,
+            r.engine,
+            r.version,
+            r.model,
+            r.gpu,
+            if r.complete { "C" } else { "-" },
+            r.starts,
+            r.measure,
+            r.observed,
+            r.predicted,
+            r.error.map(|e| (e * 1000.0).round() / 10.0),
+            r.weights_gib,
+            r.note,
+            r.layout
+        );
     }
     println!("{report}");
     let group = |name: &str| report.groups.iter().find(|g| g.name == name).expect("a group");

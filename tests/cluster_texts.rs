@@ -174,6 +174,77 @@ const TABLE: &[(&str, Means)] = &[
     ("@planner 16 H100s", Pools(&[H100_2], &[])),
 ];
 
+/// The same families in other words.
+const ALIKE: &[(&str, Means)] = &[
+    ("two nodes of eight H100", Pools(&[H100_2], &["form_factor"])),
+    ("two 8-GPU H100 nodes", Pools(&[H100_2], &[])),
+    ("2 nodes x 8 H100, InfiniBand between", Pools(&[H100_2], &["intra_link"])),
+    ("16 H100 across two nodes", Pools(&[H100_2], &[])),
+    ("2 nodes with 8 H100 each", Pools(&[H100_2], &[])),
+    ("8 H100 per node, 2 nodes", Pools(&[H100_2], &[])),
+    ("2x (8xH100)", Pools(&[H100_2], &[])),
+    ("两台8卡H100", Pools(&[H100_2], &[])),
+    ("八卡H100", Pools(&[H100], &[])),
+    ("8 GPU H100 node", Pools(&[H100], &["nodes"])),
+    ("16x nvidia h100 80gb hbm3", Pools(&[H100_2], &[])),
+    ("how many tokens can 2x8xH200 hold?", Pools(&[H200_2], &[])),
+    ("is 8xH100 enough for Llama 3.1 405B", Pools(&[H100], &[])),
+    (
+        "plan meta-llama/Llama-3.1-70B-Instruct on 4x p5.48xlarge",
+        Pools(&["4x8 h100-sxm5-80gb | nvlink4/8 | efa-v2"], &[]),
+    ),
+    ("twenty-four H200s", Pools(&["3x8 h200-sxm-141gb | nvlink4/8 | infiniband-ndr"], &["nodes"])),
+    ("100,000 H100s", Pools(&["12500x8 h100-sxm5-80gb | nvlink4/8 | infiniband-ndr"], &["nodes"])),
+    (
+        "16 GB200 in one NVLink domain",
+        Pools(&["4x4 gb200-186gb | nvlink5-nvl72/72 | infiniband-ndr"], &["count"]),
+    ),
+    (
+        "16 GPUs in one NVLink domain of 72",
+        Pools(&["4x4 gb200-186gb | nvlink5-nvl72/72 | infiniband-ndr"], &["gpu"]),
+    ),
+    ("36 GB200 superchips", Pools(&[RACK], &[])),
+    ("one rack of GB200", Pools(&[RACK], &[])),
+    ("8xH20-3e", Pools(&["1x8 h20-3e-141gb | nvlink4/8 | infiniband-ndr"], &[])),
+    ("8 H20", Pools(&["1x8 h20-96gb | nvlink4/8 | infiniband-ndr"], &["gpu_memory"])),
+    (
+        "3 nodes: 8 H100, 8 H100, 4 H100",
+        Pools(&[H100_2, "1x4 h100-sxm5-80gb | nvlink4/4 | infiniband-ndr"], &[]),
+    ),
+    ("2x8xH100 and 4xA100-80GB", Pools(&[H100_2, "1x4 a100-sxm4-80gb | nvlink3/4 | infiniband-hdr"], &[])),
+    ("7x A100 1g.10gb", Pools(&["1x7 a100-sxm4-80gb-mig-1g.10gb | pcie4/1 | infiniband-hdr"], &[])),
+    ("4x8 H100 with 400G RoCE", Pools(&["4x8 h100-sxm5-80gb | nvlink4/8 | roce-400"], &[])),
+    ("2x8 H100 without InfiniBand", Pools(&["2x8 h100-sxm5-80gb | nvlink4/8 | ethernet-100"], &[])),
+    ("10^18 H100", TooMany),
+    ("999999999999999999999 H100", TooMany),
+    ("a few A100s", Asks(&["8 A100"])),
+    ("10 H100", Asks(&["2x5 H100"])),
+    ("4x p5", Asks(&["p5.48xlarge"])),
+    ("8 L40S with NVLink", Asks(&["L40S"])),
+    ("8 Z100", Unknown(&["V100"])),
+    ("hello", NoGpus),
+];
+
+#[test]
+fn texts_of_the_same_families() {
+    let faults: Vec<String> = ALIKE.iter().filter_map(|(text, means)| check(text, means).err()).collect();
+    assert!(faults.is_empty(), "{} of {} rows:\n{}", faults.len(), ALIKE.len(), faults.join("\n"));
+}
+
+#[test]
+fn every_candidate_is_itself_a_clear_text() {
+    let mut unclear = Vec::new();
+    for (text, means) in TABLE.iter().chain(ALIKE) {
+        let Asks(_) = means else { continue };
+        for candidate in parse_text(text, catalogue()).expect_err("a question").candidates {
+            if let Err(e) = parse_text(&candidate, catalogue()) {
+                unclear.push(format!("{text:?} offers {candidate:?}: {e}"));
+            }
+        }
+    }
+    assert!(unclear.is_empty(), "{}", unclear.join("\n"));
+}
+
 #[test]
 fn every_row_of_the_table() {
     let faults: Vec<String> = TABLE.iter().filter_map(|(text, means)| check(text, means).err()).collect();

@@ -1,6 +1,6 @@
 //! Cache groups, blocks, tokens and refusals against what vLLM 0.33 computes itself (`tests/data/oracle`).
 //!
-//! `ORACLE_VERBOSE=1` lists every row that does not hold, with what differs.
+//! Every row that does not hold is listed with what differs.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -188,7 +188,6 @@ fn differences(case: &Value, model: &ModelSpec) -> Vec<String> {
 #[test]
 fn cache_and_refusals_equal_the_engines() {
     let configs = configs();
-    let verbose = std::env::var_os("ORACLE_VERBOSE").is_some();
     let mut table: BTreeMap<String, (usize, usize, usize)> = BTreeMap::new();
     for case in lines(include_bytes!("data/oracle/cases.jsonl.gz")) {
         let architecture = configs[case["config"].as_str().expect("a file")]["architectures"][0]
@@ -211,7 +210,7 @@ fn cache_and_refusals_equal_the_engines() {
         };
         if differences.is_empty() {
             row.1 += 1;
-        } else if verbose {
+        } else {
             println!(
                 "{} {} tp{} pp{}/{} ep={} dp{} dcp{} {} q={}: {}",
                 case["model"].as_str().unwrap_or(""),

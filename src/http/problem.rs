@@ -280,6 +280,27 @@ impl Problem {
         Self { errors: vec![item], ..Self::new(Kind::InvalidQuery, format!("{name}: {detail}")) }
     }
 
+    /// Query parameters with the faults that a reader found in them.
+    #[must_use]
+    pub fn parameters<'n>(faults: impl IntoIterator<Item = (&'n str, FieldError)>) -> Self {
+        let errors: Vec<ProblemItem> = faults
+            .into_iter()
+            .map(|(name, fault)| ProblemItem {
+                pointer: None,
+                parameter: Some(name.to_owned()),
+                code: fault.code.to_owned(),
+                detail: fault.detail,
+                allowed: fault.allowed,
+                got: fault.got,
+            })
+            .collect();
+        let detail = match errors.as_slice() {
+            [one] => format!("{}: {}", one.parameter.as_deref().unwrap_or_default(), one.detail),
+            many => format!("{} faults; each is in `errors`", many.len()),
+        };
+        Self { errors, ..Self::new(Kind::InvalidQuery, detail) }
+    }
+
     /// Its body, without the request's id.
     #[must_use]
     pub fn body(&self) -> ProblemBody {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use moka::future::Cache;
 use time::OffsetDateTime;
 
+use super::fits::{self, FitsAnswer};
 use super::question::{self, PlanAnswer, ResolvedModel};
 use super::{AnswerBytes, Health, ServiceError};
 use crate::catalogue;
@@ -76,6 +77,8 @@ pub struct App {
     /// Answers by the exact bytes of their question.
     answers: Cache<Vec<u8>, Rendered>,
     pub(super) generation: AtomicU64,
+    /// Answers over the whole catalogue, which does not change while the program runs.
+    pub(super) fits: Cache<String, Arc<FitsAnswer>>,
 }
 
 /// What runs beside the requests.
@@ -99,7 +102,15 @@ impl App {
                 u32::try_from(question.len() + answer.json.len() + 256).unwrap_or(u32::MAX)
             })
             .build();
-        let app = Self { guard: Arc::clone(&guard), models, plans, answers, generation: AtomicU64::new(0) };
+        let fits = Cache::builder()
+            .max_capacity(limits.answers_bytes)
+            .weigher(|question: &String, answer: &Arc<FitsAnswer>| {
+                // the rows and their JSON
+                u32::try_from(question.len() + 3 * answer.json.len() + 256).unwrap_or(u32::MAX)
+            })
+            .build();
+        let app =
+            Self { guard: Arc::clone(&guard), models, plans, answers, generation: AtomicU64::new(0), fits };
         (Arc::new(app), Background { guard, writer, keep_days: limits.keep_days })
     }
 
@@ -209,6 +220,8 @@ impl App {
 impl Background {
     /// Run until every [`App`] of it is gone and what waited is written.
     pub async fn run(self) {
+        // the first to ask what fits should not wait for the whole catalogue to be read
+        tokio::task::spawn_blocking(fits::warm);
         let watch = tokio::spawn(Arc::clone(&self.guard).watch());
         let forget = tokio::spawn(forget_old_plans(Arc::clone(&self.guard), self.keep_days));
         self.writer.run().await;

@@ -137,6 +137,7 @@ fn names_memory(spelling: &str) -> bool {
         && digits.chars().all(|c| c.is_ascii_digit())
         && matches!(unit.as_str(), "" | "g" | "gb")
         && digits.len() <= 3
+        || last.eq_ignore_ascii_case("3e")
         || spelling.to_ascii_lowercase().contains("gb-")
         || spelling.to_ascii_lowercase().contains("gb ")
 }

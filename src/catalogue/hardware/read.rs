@@ -1,6 +1,6 @@
 //! From the files of `data/hardware` to the catalogue. Figures are taken as they stand; what is derived is flagged.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::memory::usable_memories;
 use super::names::{Name, NameIndex, squash};
@@ -38,8 +38,14 @@ pub(super) fn embedded() -> Result<HardwareCatalogue, serde_json::Error> {
     for (i, family) in unclaimed {
         names.add(&family, Name::Node(i));
     }
+    // Listed "aliases" of a GPU that are a node's name or family ("g6e", "nvl72", "dgx spark") mean the node.
+    let node_names: BTreeSet<String> = nodes
+        .iter()
+        .flat_map(|n| families_of(n).into_iter().chain(n.aliases.iter().cloned()))
+        .map(|name| squash(&name))
+        .collect();
     for (i, gpu) in gpus.iter().enumerate() {
-        for name in gpu.aliases.iter().filter(|a| !names_a_node(a, &nodes)) {
+        for name in gpu.aliases.iter().filter(|a| !node_names.contains(&squash(a))) {
             names.add(name, Name::Gpu(i));
         }
     }
@@ -67,15 +73,6 @@ pub(super) fn embedded() -> Result<HardwareCatalogue, serde_json::Error> {
         }
     }
     Ok(HardwareCatalogue { gpus, links, nodes, nameless_figures: incomplete, names, link_names })
-}
-
-/// True for a GPU "alias" that is the name or family of a node: "g6e", "p5", "nvl72", "dgx spark".
-fn names_a_node(alias: &str, nodes: &[NodeType]) -> bool {
-    let wanted = squash(alias);
-    nodes.iter().any(|node| {
-        families_of(node).iter().any(|f| squash(f) == wanted)
-            || node.aliases.iter().any(|a| squash(a) == wanted)
-    })
 }
 
 /// The shorter names of a cloud instance: "p5" of `p5.48xlarge`, "p6" of `p6-b200.48xlarge`,
@@ -268,12 +265,15 @@ fn short_name(family: &str, key: &str, form: Form) -> String {
 fn node_types(file: NodeFile, links: &[LinkEntry]) -> Vec<NodeType> {
     let listed = |key: &str| links.iter().map(|e| &e.link).find(|l| l.key == key);
     let keys = &file.source_keys;
+    let by_name: BTreeMap<String, &str> = links
+        .iter()
+        .flat_map(|e| {
+            std::iter::once(&e.link.key).chain(&e.aliases).map(|name| (squash(name), e.link.key.as_str()))
+        })
+        .collect();
     let public_link = |name: Option<String>| {
         let wanted = squash(&name?);
-        let wanted = wanted.strip_suffix("pairs").unwrap_or(&wanted);
-        let is =
-            |e: &&LinkEntry| squash(&e.link.key) == wanted || e.aliases.iter().any(|a| squash(a) == wanted);
-        links.iter().find(is).map(|e| e.link.key.clone())
+        by_name.get(wanted.strip_suffix("pairs").unwrap_or(&wanted)).map(|key| (*key).to_owned())
     };
     let network = |words: Option<&str>, gbit: Option<f64>, ports: Option<u64>, gpus: u64| {
         fabric::of_network(fabric::Network { words: words?, gbit_per_node: gbit?, ports, gpus }, listed)

@@ -1,6 +1,9 @@
 //! Version 1 of the API: one file for each resource.
 
 pub mod clusters;
+pub mod fits;
+pub mod fleet;
+pub mod fleet_schema;
 pub mod hardware;
 pub mod kv;
 pub mod models;

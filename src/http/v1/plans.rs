@@ -12,10 +12,10 @@ use crate::http::conditional::{etag, has_already};
 use crate::http::extract::{JsonBytes, Path};
 use crate::http::problem::{Problem, ProblemBody};
 use crate::http::schema::PlanQuestion;
-use crate::service::{AnswerBytes, PlanAnswer, Rendered, ServiceError};
+use crate::service::{AnswerBytes, Notice, PlanAnswer, Rendered, ServiceError};
 
 /// Things about the service that the caller should know, as codes.
-const NOTICE: HeaderName = HeaderName::from_static("shardwise-notice");
+pub(super) const NOTICE: HeaderName = HeaderName::from_static("shardwise-notice");
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
 /// Lay a model over a cluster: ranked layouts with capacity, latency and reasons.
@@ -49,7 +49,7 @@ pub async fn create_plan(
         headers.insert(header::CONTENT_LOCATION, location);
     }
     headers.insert(SERVER_TIMING, timing(&answer));
-    if let Some(codes) = notices(&answer) {
+    if let Some(codes) = notices(&answer.notices) {
         headers.insert(NOTICE, codes);
     }
     Ok(response)
@@ -86,7 +86,7 @@ pub async fn get_plan(
 }
 
 /// Bytes that are JSON already, without a copy.
-fn json_response(json: AnswerBytes) -> Response {
+pub(super) fn json_response(json: AnswerBytes) -> Response {
     let body = Body::from(Bytes::from_owner(json));
     ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response()
 }
@@ -100,10 +100,11 @@ fn timing(answer: &Rendered) -> HeaderValue {
     HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("total"))
 }
 
-fn notices(answer: &Rendered) -> Option<HeaderValue> {
-    if answer.notices.is_empty() {
+/// The codes of a header.
+pub(super) fn notices(notices: &[Notice]) -> Option<HeaderValue> {
+    if notices.is_empty() {
         return None;
     }
-    let codes: Vec<&str> = answer.notices.iter().map(|n| n.code()).collect();
+    let codes: Vec<&str> = notices.iter().map(|n| n.code()).collect();
     HeaderValue::from_str(&codes.join(", ")).ok()
 }

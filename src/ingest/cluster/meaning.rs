@@ -62,8 +62,10 @@ fn gpus(said: &Said<'_>, named: &Named<'_>, catalogue: &HardwareCatalogue) -> Re
             said.memory_gb = None;
         }
     }
-    let nodes_stated =
-        said.nodes.is_some() || said.per_node.is_some() || said.before.len() + said.after.len() > 1;
+    let counts: Vec<u64> = said.before.iter().chain(&said.after).copied().collect();
+    // Up to eight are on one node: then only the product can be open.
+    let one_node = matches!(counts.as_slice(), [n] if *n <= 8);
+    let nodes_stated = said.nodes.is_some() || said.per_node.is_some() || counts.len() > 1 || one_node;
     let traits = Traits { memory_gb: said.memory_gb, form: said.form, mig: said.mig, nodes_stated };
     let product = product(named, traits, catalogue)?;
     for other in &said.also {
@@ -186,7 +188,8 @@ fn nameless(said: &Said<'_>, catalogue: &HardwareCatalogue) -> ClusterError {
             (low * 0.97..=high * 1.03).contains(&(e.marketing_gb as f64))
         };
         let candidates: Vec<String> = catalogue.gpus().filter(fits).map(|e| e.gpu.key.clone()).collect();
-        let message = format!("which GPU with {low} to {high} GB is it: {}?", candidates.join(", "));
+        let size = if low < high { format!("{low} to {high}") } else { low.to_string() };
+        let message = format!("which GPU with {size} GB is it: {}?", candidates.join(", "));
         return ClusterError::ambiguous(message, candidates);
     }
     let counts: Vec<u64> = said.before.iter().chain(&said.after).copied().collect();

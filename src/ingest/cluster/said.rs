@@ -220,6 +220,10 @@ impl<'c> State<'c> {
             Unit::Port | Unit::Domain => {}
             // Two counts before the product already say nodes and GPUs.
             Unit::Node if said.before.len() >= 2 || said.nodes.is_some() || said.per_node.is_some() => {}
+            // "8 GPU H100 node": the GPUs of one node
+            Unit::Node if said.said_gpus && said.before.len() == 1 && said.after.is_empty() => {
+                said.per_node = said.before.pop();
+            }
             Unit::Node | Unit::Tray | Unit::Rack | Unit::Superchip => {
                 if said.dgx || said.superpod {
                     return;

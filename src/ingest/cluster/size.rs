@@ -236,7 +236,8 @@ impl Counter<'_, '_> {
         } else {
             return Err(self.which_split(total, usual));
         };
-        if total > 1 && total < usual && self.entry.form != Form::Pcie && self.entry.form != Form::Nvl {
+        let cards = matches!(self.entry.form, Form::Pcie | Form::Nvl);
+        if total > 1 && total < usual && self.said.mig.is_none() && !cards {
             size = size.assuming(
                 "gpus_per_node",
                 total.to_string(),

@@ -47,7 +47,16 @@ pub fn parse_text(text: &str, catalogue: &HardwareCatalogue) -> Result<Cluster, 
 }
 
 fn read(words: &[Word<'_>], catalogue: &HardwareCatalogue) -> Result<Cluster, ClusterError> {
-    let groups = groups(words);
+    let mut groups = groups(words);
+    // "3 nodes: 8 H100, 8 H100, 4 H100" lists them one by one.
+    let listed = groups.len() as u64;
+    if let Some((first, others)) = groups.split_first_mut()
+        && first.nodes == Some(listed)
+        && others.iter().all(|g| g.nodes.is_none())
+        && !others.is_empty()
+    {
+        first.nodes = None;
+    }
     if groups.len() > MAX_POOLS {
         return Err(ClusterError::unreadable(format!("more than {MAX_POOLS} groups of GPUs")));
     }

@@ -43,6 +43,9 @@ pub(super) fn plain_word<'c>(text: &str) -> Option<(Word<'c>, &str)> {
     if let Some(word) = counter {
         return Some((word, text.get(first.len_utf8()..)?));
     }
+    if let Some((n, behind)) = chinese_number(text) {
+        return Some((Word::Number(n), behind));
+    }
     if let Some(behind) = text.strip_prefix("节点") {
         return Some((Word::Unit(Unit::Node), behind));
     }
@@ -74,6 +77,30 @@ pub(super) fn plain_word<'c>(text: &str) -> Option<(Word<'c>, &str)> {
     // A digit joined to a word makes another word, unless the word is a unit ("gpu8" is none).
     let joined = behind.starts_with(|c: char| c.is_ascii_digit() || c == '_');
     (!joined || matches!(word, Word::Filler | Word::Form(_))).then_some((word, behind))
+}
+
+/// 两, 八, 十六, 三十二: up to 99.
+fn chinese_number(text: &str) -> Option<(u64, &str)> {
+    let digit = |c: char| {
+        let place = "一二三四五六七八九".chars().zip(1..).find(|(d, _)| *d == c);
+        place.map(|(_, n)| n).or((c == '两').then_some(2_u64))
+    };
+    let first = text.chars().next()?;
+    let mut behind = text;
+    let mut tens = 1;
+    if first != '十' {
+        let n = digit(first)?;
+        behind = text.get(first.len_utf8()..)?;
+        if !behind.starts_with('十') {
+            return Some((n, behind));
+        }
+        tens = n;
+    }
+    behind = behind.strip_prefix('十')?;
+    match behind.chars().next().and_then(digit) {
+        Some(ones) => Some((tens * 10 + ones, behind.get('一'.len_utf8()..)?)),
+        None => Some((tens * 10, behind)),
+    }
 }
 
 fn begins_memory(rest: &str) -> bool {

@@ -181,7 +181,7 @@ fn link_at(rest: &str, catalogue: &HardwareCatalogue) -> Option<(usize, Link)> {
 fn scheduler_flag<'c>(input: &mut &str) -> ModalResult<Word<'c>> {
     let start = *input;
     let found = alt((
-        alt(("--gres=gpu:", "--gres gpu:", "gres/gpu:", "gres/gpu=", "gres=gpu:", "Gres=gpu:"))
+        alt(("--gres=gpu:", "--gres gpu:", "gres/gpu:", "gres/gpu=", "gres=gpu:", "gres:gpu:", "Gres=gpu:"))
             .value(Word::PerNodeFlag),
         alt(("--gpus-per-node", "--ntasks-per-node", "nvidia.com/gpu", "amd.com/gpu"))
             .value(Word::PerNodeFlag),
@@ -276,9 +276,13 @@ fn figure(input: &mut &str) -> ModalResult<f64> {
         .take()
         .map(|text: &str| text.replace(',', "").parse::<f64>().unwrap_or(f64::INFINITY));
     let exponent = (digit1, one_of(['e', 'E']), digit1).take().parse_to();
+    let power = (digit1, '^', digit1).map(|(base, _, power): (&str, _, &str)| {
+        let base: f64 = base.parse().unwrap_or(f64::INFINITY);
+        base.powi(power.parse().unwrap_or(i32::MAX))
+    });
     let decimal = (digit1, '.', digit1).take().parse_to();
     let plain = digit1.map(|text: &str| text.parse::<f64>().unwrap_or(f64::INFINITY));
-    alt((thousands, exponent, decimal, plain)).parse_next(input)
+    alt((thousands, exponent, power, decimal, plain)).parse_next(input)
 }
 
 fn digits3<'t>(input: &mut &'t str) -> ModalResult<&'t str> {

@@ -4,14 +4,16 @@ mod specs;
 mod table;
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use self::specs::{LOWER, Specs};
-use super::ServiceError;
+use super::fleet::apart;
 use super::parallel::in_parallel;
 use super::question::known_engines;
+use super::{AnswerBytes, App, ServiceError};
 use crate::catalogue::hardware;
 use crate::catalogue::models::CatalogueModel;
 use crate::ingest::fits::{Filter, FitsRequest, Sort};
@@ -126,6 +128,38 @@ pub fn fits(request: &FitsRequest) -> Result<Fits, ServiceError> {
         items,
         unread,
     })
+}
+
+/// An answer with its JSON.
+#[derive(Debug, Clone)]
+pub struct FitsAnswer {
+    pub fits: Fits,
+    pub json: AnswerBytes,
+}
+
+/// Read every model of the catalogue, so that no caller has to wait for it.
+pub(super) fn warm() {
+    in_parallel(&Specs::models().iter().collect::<Vec<_>>(), |model| {
+        let _ = Specs::of(specs::original(model));
+    });
+}
+
+impl App {
+    /// What fits. The same question again is answered from memory: the catalogue does not change.
+    ///
+    /// # Errors
+    /// As [`fits`].
+    pub async fn fits(&self, request: FitsRequest) -> Result<Arc<FitsAnswer>, ServiceError> {
+        let key = format!("{request:?}");
+        if let Some(known) = self.fits.get(&key).await {
+            return Ok(known);
+        }
+        let fits = apart(move || fits(&request)).await??;
+        let json = serde_json::to_vec(&fits).map_err(|error| ServiceError::Internal(error.to_string()))?;
+        let answer = Arc::new(FitsAnswer { fits, json: json.into() });
+        self.fits.insert(key, Arc::clone(&answer)).await;
+        Ok(answer)
+    }
 }
 
 /// What every row shares.

@@ -211,9 +211,9 @@ fn pack(pages: Vec<Counted>) -> Vec<Bucket> {
 fn least_padding(counts: &[u64], floor: u64) -> u64 {
     let most = counts.iter().copied().max().unwrap_or(floor).min(floor.saturating_add(4096));
     let waste = |size: u64| {
-        counts
-            .iter()
-            .fold(0_u64, |sum, n| sum.saturating_add(n.next_multiple_of(size.max(1)).saturating_sub(*n)))
+        counts.iter().fold(0_u64, |sum, n| {
+            sum.saturating_add(n.div_ceil(size.max(1)).saturating_mul(size).saturating_sub(*n))
+        })
     };
     (floor.max(1)..=most).rev().min_by_key(|size| waste(*size)).unwrap_or(floor)
 }

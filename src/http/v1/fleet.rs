@@ -1,0 +1,119 @@
+//! `/v1/sizings`, `/v1/sweeps`, `/v1/batches`: the questions over many plans.
+
+use axum::Json;
+use axum::extract::State as Shared;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::fleet_schema::{BatchQuestion, SizingQuestion, SweepQuestion};
+use super::plans::{NOTICE, notices};
+use crate::http::State;
+use crate::http::extract::JsonDocument;
+use crate::http::problem::{Problem, ProblemBody};
+use crate::ingest::FieldError;
+use crate::ingest::batch::BatchRequest;
+use crate::ingest::json::Document;
+use crate::ingest::sizing::SizingRequest;
+use crate::ingest::sweep::SweepRequest;
+use crate::planner::sizing::Sizing;
+use crate::planner::sweep::Sweep;
+use crate::service::Notice;
+use crate::service::batches::Batch;
+
+/// The fewest GPUs of each product that carry a load.
+///
+/// The load is a number of sequences at a context, a rate of requests (one figure or a trace), or users with think time.
+/// Without `gpus` and `cluster`, every product that a platform of the catalogue carries is sized.
+#[utoipa::path(
+    post, path = "/v1/sizings", operation_id = "create_sizing", tag = "fleet",
+    request_body = SizingQuestion,
+    responses(
+        (status = 200, description = "The fewest GPUs, product by product", body = Sizing),
+        (status = 400, description = "The body is not JSON", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 413, description = "The body is too large", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 415, description = "The body is not announced as JSON", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 422, description = "The question has faults: all of them", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 503, description = "Too many requests in work", body = ProblemBody, content_type = "application/problem+json"),
+    )
+)]
+pub async fn create_sizing(
+    Shared(state): Shared<State>,
+    JsonDocument(document): JsonDocument,
+) -> Result<Response, Problem> {
+    let request = read(document, SizingRequest::read)?;
+    let (sizing, told) = state.app.size(request).await?;
+    Ok(answered(&sizing, &told))
+}
+
+/// Curves over one thing, one for each value of a second.
+///
+/// The curve over TP carries `kv_tokens_if_sharded` beside the real tokens: the two part where TP passes the KV heads.
+#[utoipa::path(
+    post, path = "/v1/sweeps", operation_id = "create_sweep", tag = "fleet",
+    request_body = SweepQuestion,
+    responses(
+        (status = 200, description = "The curves", body = Sweep),
+        (status = 400, description = "The body is not JSON", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 413, description = "The body is too large", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 415, description = "The body is not announced as JSON", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 422, description = "The question has faults: all of them", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 503, description = "Too many requests in work", body = ProblemBody, content_type = "application/problem+json"),
+    )
+)]
+pub async fn create_sweep(
+    Shared(state): Shared<State>,
+    JsonDocument(document): JsonDocument,
+) -> Result<Response, Problem> {
+    let request = read(document, SweepRequest::read)?;
+    let (sweep, told) = state.app.sweep(request).await?;
+    Ok(answered(&sweep, &told))
+}
+
+/// Many plans at once: a list of questions, or models times clusters.
+///
+/// A question with faults has its problem in its place and does not stop the others.
+#[utoipa::path(
+    post, path = "/v1/batches", operation_id = "create_batch", tag = "fleet",
+    request_body = BatchQuestion,
+    responses(
+        (status = 200, description = "An answer or a problem for each question", body = Batch),
+        (status = 400, description = "The body is not JSON", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 413, description = "The body is too large", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 415, description = "The body is not announced as JSON", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 422, description = "The batch itself has faults", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 503, description = "Too many requests in work", body = ProblemBody, content_type = "application/problem+json"),
+    )
+)]
+pub async fn create_batch(
+    Shared(state): Shared<State>,
+    JsonDocument(document): JsonDocument,
+) -> Result<Response, Problem> {
+    let request = read(document, BatchRequest::read)?;
+    let (batch, told) = state.app.batch(request).await?;
+    Ok(answered(&batch, &told))
+}
+
+/// The request of a document; its duplicate keys are faults too.
+pub(super) fn read<T>(
+    document: Document,
+    reader: impl FnOnce(&Value) -> Result<T, Vec<FieldError>>,
+) -> Result<T, Problem> {
+    let mut faults = document.duplicates;
+    match reader(&document.value) {
+        Ok(request) if faults.is_empty() => Ok(request),
+        read => {
+            faults.extend(read.err().unwrap_or_default());
+            Err(Problem::invalid(faults))
+        }
+    }
+}
+
+/// An answer with its notices.
+pub(super) fn answered<T: Serialize>(answer: &T, told: &[Notice]) -> Response {
+    let mut response = Json(answer).into_response();
+    if let Some(codes) = notices(told) {
+        response.headers_mut().insert(NOTICE, codes);
+    }
+    response
+}
