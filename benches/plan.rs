@@ -46,7 +46,7 @@ fn input(model: &str, gpus: u64) -> PlanInput {
         objective: Objective::Balanced,
         search: Search { allow_idle_gpus: true, ..Search::default() },
         overrides: Overrides::default(),
-        calibration: calibration::calibration(),
+        calibration: catalogue::calibration::calibration(),
         latency_model: LatencyModel::Calibrated,
         limit: 20,
     }
