@@ -1,5 +1,7 @@
 //! Module names: patterns of ignore lists, and the matrices that an engine fuses into one.
 
+use std::collections::BTreeSet;
+
 use regex::Regex;
 
 use super::quantisation::bounded_regex;
@@ -58,14 +60,6 @@ impl Pattern {
         }
     }
 
-    /// True when the pattern's text occurs within the name.
-    pub fn is_part_of(&self, name: &str) -> bool {
-        match self {
-            Self::Name(own) => !own.is_empty() && name.contains(own.as_str()),
-            _ => false,
-        }
-    }
-
     /// True when the pattern is a name that begins so.
     pub fn begins_with(&self, start: &str) -> bool {
         match self {
@@ -73,13 +67,48 @@ impl Pattern {
             Self::Expression(_) => false,
         }
     }
+}
 
-    /// True when the pattern names something under this module (an ignored single expert).
-    pub fn lies_under(&self, name: &str) -> bool {
-        match self {
-            Self::Name(own) => own.contains("experts") && own.contains(name),
-            _ => false,
+/// Many patterns: whole names in a set, so that a long list costs no more than a short one.
+#[derive(Default)]
+pub struct Patterns {
+    names: BTreeSet<String>,
+    others: Vec<Pattern>,
+}
+
+impl Patterns {
+    pub fn push(&mut self, pattern: Pattern) {
+        match pattern {
+            Pattern::Name(name) => {
+                self.names.insert(name);
+            }
+            other => self.others.push(other),
         }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty() && self.others.is_empty()
+    }
+
+    /// True when one names this module.
+    pub fn matches(&self, name: &str) -> bool {
+        self.names.contains(name) || self.others.iter().any(|pattern| pattern.matches(name))
+    }
+
+    /// True when the text of a whole name occurs within this one.
+    pub fn is_part_of(&self, name: &str) -> bool {
+        self.names.iter().any(|own| !own.is_empty() && name.contains(own.as_str()))
+    }
+
+    /// True when one begins so.
+    pub fn begins_with(&self, start: &str) -> bool {
+        self.names.range(start.to_owned()..).next().is_some_and(|own| own.starts_with(start))
+            || self.others.iter().any(|pattern| pattern.begins_with(start))
+    }
+
+    /// True when one names something under this module (an ignored single expert).
+    pub fn lies_under(&self, name: &str) -> bool {
+        self.names.iter().any(|own| own.contains("experts") && own.contains(name))
     }
 }
 

@@ -8,7 +8,7 @@ use crate::planner::model::dtype::{Dtype, KvDtype};
 use crate::planner::model::storage::{Extra, Storage};
 
 use super::by_name::ByName;
-use super::names::{self, Pattern};
+use super::names::{self, Pattern, Patterns};
 use super::reader::{Config, MAX_LIST};
 
 /// One way to store the weights of a linear layer.
@@ -171,7 +171,7 @@ pub struct Quantiser {
     default: Format,
     /// Format of experts where it differs.
     experts: Option<Format>,
-    ignore: Vec<Pattern>,
+    ignore: Patterns,
     /// Formats by name pattern, first match wins; then `default` only where `default_applies`.
     by_name: ByName,
     default_applies: bool,
@@ -186,6 +186,8 @@ pub struct Quantiser {
     pub cache_scales: (u64, u64),
     /// The same for latent attention.
     pub latent_cache_scales: bool,
+    /// The method quantises the head too, where no list leaves it alone.
+    pub quantises_head: bool,
     /// For people.
     pub label: String,
 }
@@ -205,7 +207,7 @@ impl Quantiser {
         Self {
             default: Format::Plain,
             experts: None,
-            ignore: Vec::new(),
+            ignore: Patterns::default(),
             by_name: ByName::default(),
             default_applies: true,
             experts_only: false,
@@ -214,6 +216,7 @@ impl Quantiser {
             alignment: Alignment::TRITON,
             cache_scales: (0, 0),
             latent_cache_scales: false,
+            quantises_head: false,
             label: dtype_label(dtype).to_owned(),
         }
     }
@@ -258,11 +261,9 @@ impl Quantiser {
         let sample = format!("{prefix}.blocks.0.attn.qkv_proj");
         self.is_plain()
             || self.experts_only
-            || self.ignore.iter().any(|pattern| {
-                pattern.begins_with(&inside)
-                    || pattern.matches(&sample)
-                    || (self.matching == Matching::Loose && pattern.is_part_of(&sample))
-            })
+            || self.ignore.begins_with(&inside)
+            || self.ignore.matches(&sample)
+            || (self.matching == Matching::Loose && self.ignore.is_part_of(&sample))
             || (self.matching == Matching::Loose && prefix.starts_with("vision"))
     }
 
@@ -276,13 +277,11 @@ impl Quantiser {
         if self.ignore.is_empty() {
             return false;
         }
-        let shards = names::shards(name);
-        self.ignore.iter().any(|pattern| {
-            pattern.matches(name)
-                || shards.first().is_some_and(|shard| pattern.matches(shard))
-                || (self.matching == Matching::Loose && pattern.is_part_of(name))
-                || (is_experts && pattern.lies_under(name))
-        })
+        let shard = names::shards(name).into_iter().next();
+        self.ignore.matches(name)
+            || shard.is_some_and(|shard| self.ignore.matches(&shard))
+            || (self.matching == Matching::Loose && self.ignore.is_part_of(name))
+            || (is_experts && self.ignore.lies_under(name))
     }
 }
 
@@ -537,7 +536,7 @@ fn modelopt(block: &Config<'_>, side: Option<&Config<'_>>, dtype: Dtype) -> Quan
         }
     };
     listed(
-        Quantiser { cache_scales: (2, 0), latent_cache_scales: true, ..quantiser },
+        Quantiser { cache_scales: (2, 0), latent_cache_scales: true, quantises_head: true, ..quantiser },
         source,
         Matching::Loose,
     )

@@ -1,6 +1,7 @@
 //! How far predictions lie from what engines printed at start-up: the same table for the records in the repository and
 //! for anybody's own logs. `docs/ACCURACY.md` describes the rows.
 
+pub mod latency;
 pub mod predict;
 pub mod rows;
 pub mod table;

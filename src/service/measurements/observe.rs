@@ -12,6 +12,7 @@ use crate::planner::latency::calibrated::setting::{
 use crate::planner::latency::calibrated::work::{Format, RankWork};
 use crate::planner::layout::Shape;
 use crate::planner::layout::place::place;
+use crate::planner::replica::sizes as sizes_text;
 
 /// A row that the model can be asked about, with what was measured.
 #[derive(Debug, Clone)]
@@ -28,6 +29,10 @@ pub struct Observation {
     pub input_tokens: f64,
     pub output_tokens: f64,
     pub gpus: f64,
+    /// The parallel sizes, for people.
+    pub layout: String,
+    /// Model, format, GPU, engine, lengths and requests: rows that differ in layout alone share it.
+    case: String,
     pub tpot_ms: Option<f64>,
     pub ttft_ms: Option<f64>,
     work: RankWork,
@@ -72,6 +77,46 @@ impl Observation {
             e.bytes * if tokens > 1.0 { chosen } else { chosen / self.attention_groups.max(1.0) }
         });
         (self.work.dense_bytes + experts) / self.machine.hbm_bytes_per_s / per_step * 1e3
+    }
+
+    /// Rows with the same case differ in their layout alone.
+    #[must_use]
+    pub fn case(&self) -> String {
+        self.case.clone()
+    }
+
+    /// `dense`, `experts`, or `experts, latent attention`.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match (self.has_experts, self.work.latent_layers > 0.0) {
+            (true, true) => "experts, latent attention",
+            (true, false) => "experts",
+            (false, _) => "dense",
+        }
+    }
+
+    /// Weights and cache of a step at peak bandwidth, ms.
+    #[must_use]
+    pub fn ideal_step_ms(&self) -> (f64, f64) {
+        let experts = self.work.experts.as_ref().map_or(0.0, |e| {
+            let missed = (1.0 - (e.per_token / e.routed).min(1.0)).powf(self.load.running * self.attention_groups);
+            e.bytes * (1.0 - missed)
+        });
+        let cache = self.load.running * self.work.elements_read(self.load.context_tokens) * self.kv_element_bytes;
+        let hbm = self.machine.hbm_bytes_per_s / 1e3;
+        ((self.work.dense_bytes + experts) / hbm, cache / hbm)
+    }
+
+    /// The products of the prompt at the peak rate of the format, ms.
+    #[must_use]
+    pub fn ideal_prompt_ms(&self) -> f64 {
+        let active = self.work.experts.as_ref().map_or(0.0, |e| e.active_parameters);
+        let peak = match self.work.format {
+            Format::Half | Format::PackedHalf => self.machine.half(),
+            Format::Fp8 | Format::Mxfp4 => self.machine.fp8(),
+            Format::Nvfp4 => self.machine.fp4(),
+        };
+        2.0 * (self.work.dense_parameters + active) * self.input_tokens / peak * 1e3
     }
 
     /// Engine and GPU generation, the pair that ranges are learnt by.
@@ -153,6 +198,14 @@ pub fn observe(row: &Row, families: &mut Families) -> Observed {
         input_tokens,
         output_tokens,
         gpus: sizes.gpus,
+        layout: format!("{} × {}", sizes_text(&shape), sizes.instances),
+        case: format!(
+            "{:?} {:?} {} {kind:?} {input_tokens} {output_tokens} {concurrency} {}",
+            row.model_key,
+            row.weight_dtype,
+            row.gpu,
+            row.disaggregated == Some(true)
+        ),
         tpot_ms,
         ttft_ms,
         load: Load {

@@ -22,6 +22,8 @@ struct Style {
     windows: Windows,
     /// Parts outside the layers that the class builds on every pipeline stage.
     everywhere: &'static [&'static str],
+    /// Two learned numbers in the activation of each layer.
+    learned_activation: bool,
 }
 
 /// Which layers have a sliding window.
@@ -64,6 +66,7 @@ impl Style {
         transformers: false,
         windows: Windows::Listed,
         everywhere: &[],
+        learned_activation: false,
     };
 
     /// The style of an architecture; `None` when it is not a dense decoder of this kind.
@@ -182,6 +185,16 @@ impl Style {
                 tied: true,
                 ..llama
             },
+            "ApertusForCausalLM" => Self {
+                qkv_bias: attention_bias(false),
+                out_bias: attention_bias(false),
+                mlp_bias: config.flag(&["mlp_bias"], false),
+                gated: false,
+                qk_norm: QkNorm::Head,
+                learned_activation: true,
+                windows: Windows::Never,
+                ..llama
+            },
             "OlmoForCausalLM" => Self { norms: &[], transformers: true, ..llama },
             "Olmo2ForCausalLM" | "Olmo3ForCausalLM" => Self {
                 norms: AFTER,
@@ -268,6 +281,9 @@ pub fn read<'c>(context: &Context<'c>) -> Option<Body<'c>> {
         name_layer(&mut layer, reach);
         Attention { reach, ..base }.build(&mut layer, "self_attn");
         layer.mlp("mlp", base.hidden, width, style.gated, style.mlp_bias);
+        if style.learned_activation {
+            layer.norm("mlp.act_fn", 2);
+        }
         for norm in style.norms {
             layer.layer_norm(norm, base.hidden, style.norm_bias);
         }

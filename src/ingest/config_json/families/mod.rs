@@ -4,12 +4,17 @@ mod attention;
 mod classic;
 mod compressed;
 mod dense;
+mod kimi;
+mod lfm;
+mod lightning;
 mod linear;
 mod mamba;
 mod mla;
 mod moe;
+mod nemotron;
 mod varied;
 mod vision;
+mod zamba;
 
 pub use attention::{Attention, QkNorm, Rope, inverse_frequencies, rope_buffer};
 
@@ -49,16 +54,26 @@ pub struct Body<'q> {
     pub limits: ClassLimits,
 }
 
+/// Every family; an architecture belongs to one.
+const FAMILIES: &[for<'c> fn(&Context<'c>) -> Option<Body<'c>>] = &[
+    dense::read,
+    moe::read,
+    mla::read,
+    classic::read,
+    linear::read,
+    kimi::read,
+    lightning::read,
+    mamba::read,
+    nemotron::read,
+    zamba::read,
+    lfm::read,
+    varied::read,
+    compressed::read,
+];
+
 /// Read the family that `architecture` belongs to; `None` when it is not known.
 pub fn read<'c>(context: &Context<'c>) -> Option<Body<'c>> {
-    let mut body = dense::read(context)
-        .or_else(|| moe::read(context))
-        .or_else(|| mla::read(context))
-        .or_else(|| classic::read(context))
-        .or_else(|| linear::read(context))
-        .or_else(|| mamba::read(context))
-        .or_else(|| varied::read(context))
-        .or_else(|| compressed::read(context))?;
+    let mut body = FAMILIES.iter().find_map(|read| read(context))?;
     vision::add(context, &mut body);
     Some(body)
 }
@@ -129,13 +144,12 @@ impl<'c> Context<'c> {
         if tied {
             head.on_stages("embed_tokens", Stages::Ends);
         } else {
-            tail.plain_linear(
-                Role::LmHead,
-                "lm_head",
-                &[vocabulary_rows(vocabulary)],
-                Part::whole(hidden),
-                false,
-            );
+            let outputs = [vocabulary_rows(vocabulary)];
+            if self.quantiser.quantises_head {
+                tail.linear(Role::LmHead, "lm_head", &outputs, Part::whole(width), false);
+            } else {
+                tail.plain_linear(Role::LmHead, "lm_head", &outputs, Part::whole(width), false);
+            }
         }
         Body {
             stack,

@@ -3,6 +3,7 @@
 use super::super::build::{Experts as Stacked, Layer, Stack};
 use super::dense::{EVERYWHERE, Windows, layer_types, name_layer, reaches};
 use super::{Attention, Body, Context, FinalNorm, QkNorm, Rope, rope_buffer};
+use crate::planner::model::cache::{LayerCache, Reach};
 use crate::planner::model::dtype::Dtype;
 use crate::planner::model::ledger::{Part, Role, Sharing};
 use crate::planner::model::{ClassLimits, Experts};
@@ -104,9 +105,49 @@ struct Style {
     transformers: bool,
     block: &'static str,
     shared: &'static str,
+    /// A gate as wide as the queries, as a projection of its own.
+    gate_projection: bool,
+    /// Block-sparse attention: which layers have an index, its heads and their size.
+    index: Option<Index>,
+}
+
+/// The index of block-sparse attention (MiniMax M3): its queries follow the KV heads, its one key is on every rank.
+struct Index {
+    layers: Vec<bool>,
+    heads: u64,
+    head: u64,
+}
+
+/// The index that `sparse_attention_config` describes.
+fn sparse_index(context: &Context<'_>, layers: usize) -> Option<Index> {
+    let sparse = context.config.section_anywhere(&["sparse_attention_config"])?;
+    let listed = sparse.per_layer(&["sparse_attention_freq"], layers)?;
+    Some(Index {
+        layers: listed.iter().take(layers).map(|n| *n != 0).collect(),
+        heads: sparse.size(&["sparse_num_index_heads"]),
+        head: sparse.size(&["sparse_index_dim"]),
+    })
+}
+
+impl Index {
+    fn build(&self, layer: &mut Layer<'_>, hidden: u64) {
+        let outputs = [Part::heads(self.heads, self.head, "index heads"), Part::whole(self.head)];
+        layer.linear(Role::Indexer, "self_attn.qkv_proj", &outputs, Part::whole(hidden), false);
+        layer.norm("self_attn.index_q_norm", self.head);
+        layer.norm("self_attn.index_k_norm", self.head);
+        // one key a token for all heads, in the cache's own format
+        layer.caches.push(LayerCache::Latent {
+            kv_lora_rank: self.head,
+            rope: 0,
+            sparse: false,
+            reach: Reach::Full,
+        });
+    }
 }
 
 const TWO: &[&str] = &["input_layernorm", "post_attention_layernorm"];
+const FOUR: &[&str] =
+    &["input_layernorm", "post_attention_layernorm", "pre_mlp_layernorm", "post_mlp_layernorm"];
 
 /// Experts as most files name them, of width `width`.
 fn stacked(context: &Context<'_>, width: u64) -> Stacked {
@@ -131,6 +172,11 @@ fn plain_mixture(experts: Stacked) -> Mixture {
         shared_gate: false,
         sequence_parallel: false,
     }
+}
+
+/// Layers from `first` on.
+fn from_layer(first: u64, layers: usize) -> Vec<bool> {
+    (0..layers).map(|i| u64::try_from(i).unwrap_or(u64::MAX) >= first).collect()
 }
 
 /// Layers with experts by `decoder_sparse_step` and `mlp_only_layers` (Qwen).
@@ -190,6 +236,8 @@ impl Style {
             transformers: false,
             block: "mlp",
             shared: "shared_experts",
+            gate_projection: false,
+            index: None,
         };
         let moe_width =
             || config.size(&["moe_intermediate_size", "expert_intermediate_size", "intermediate_size"]);
@@ -360,6 +408,91 @@ impl Style {
                     ..base(mixture)
                 }
             }
+            "AfmoeForCausalLM" => {
+                let width = moe_width();
+                let mut mixture = plain_mixture(stacked(context, width));
+                mixture.router_fp32 = true;
+                mixture.correction = Some(Dtype::Fp32);
+                mixture.shared_width = width.saturating_mul(config.size_or(&["num_shared_experts"], 0));
+                Self {
+                    qkv_bias: false,
+                    qk_norm: QkNorm::Head,
+                    gate_projection: true,
+                    norms: FOUR,
+                    dense_width: config.size_or(&["intermediate_size"], 0),
+                    sparse: from_layer(config.size_or(&["num_dense_layers"], 0), layers),
+                    ..base(mixture)
+                }
+            }
+            "BailingMoeForCausalLM" | "BailingMoeV2ForCausalLM" => {
+                let width = moe_width();
+                let mut mixture = plain_mixture(stacked(context, width));
+                mixture.router_fp32 = config.text(&["router_dtype"]) == Some("fp32");
+                mixture.correction =
+                    config.flag(&["moe_router_enable_expert_bias"], false).then_some(Dtype::Fp32);
+                mixture.shared_width = config
+                    .opt(&["moe_shared_expert_intermediate_size"])
+                    .unwrap_or(width)
+                    .saturating_mul(config.size_or(&["num_shared_experts"], 0));
+                let bias = config.flag(&["use_bias"], false);
+                Self {
+                    windows: Windows::Never,
+                    qkv_bias: bias || config.flag(&["use_qkv_bias"], false),
+                    out_bias: bias,
+                    qk_norm: if config.flag(&["use_qk_norm"], false) { QkNorm::Head } else { QkNorm::None },
+                    dense_width: config.size_or(&["intermediate_size"], 0),
+                    sparse: by_list(context, layers),
+                    ..base(mixture)
+                }
+            }
+            "HunYuanMoEV1ForCausalLM" => {
+                let first =
+                    |name: &str| config.per_layer(&[name], layers).and_then(|list| list.first().copied());
+                let width =
+                    first("moe_intermediate_size").unwrap_or_else(|| config.size(&["intermediate_size"]));
+                let experts = Stacked {
+                    count: config.size(EXPERT_COUNT),
+                    per_token: first("moe_topk").unwrap_or_else(|| config.size(EXPERTS_PER_TOKEN)),
+                    hidden: context.hidden(),
+                    width,
+                    gated: true,
+                    bias: false,
+                };
+                let mut mixture = plain_mixture(experts);
+                mixture.router_fp32 = true;
+                let shared = if config.flag(&["use_mixed_mlp_moe"], true) {
+                    first("num_shared_expert").unwrap_or(1)
+                } else {
+                    0
+                };
+                mixture.shared_width = config.size(&["intermediate_size"]).saturating_mul(shared);
+                Self {
+                    windows: Windows::Never,
+                    qk_norm: if config.flag(&["use_qk_norm"], true) { QkNorm::Head } else { QkNorm::None },
+                    transformers: true,
+                    shared: "shared_mlp",
+                    ..base(mixture)
+                }
+            }
+            "MiniMaxM3ForCausalLM"
+            | "MiniMaxM3SparseForCausalLM"
+            | "MiniMaxM3SparseForConditionalGeneration" => {
+                let width = config.size(&["intermediate_size"]);
+                let mut mixture = plain_mixture(stacked(context, width));
+                mixture.router_fp32 = true;
+                mixture.correction = config.flag(&["use_routing_bias"], true).then_some(Dtype::Fp32);
+                mixture.shared_width = width.saturating_mul(config.size_or(&["n_shared_experts"], 0));
+                Self {
+                    windows: Windows::Never,
+                    qkv_bias: false,
+                    qk_norm: QkNorm::Head,
+                    dense_width: config.size(&["dense_intermediate_size"]),
+                    sparse: by_list(context, layers),
+                    block: "block_sparse_moe",
+                    index: sparse_index(context, layers),
+                    ..base(mixture)
+                }
+            }
             "Llama4ForCausalLM" | "Llama4ForConditionalGeneration" => {
                 let width = config.size(&["intermediate_size"]);
                 let mut mixture = plain_mixture(stacked(context, width));
@@ -412,6 +545,16 @@ pub fn read<'c>(context: &Context<'c>) -> Option<Body<'c>> {
                 &[Part::units(base.heads, 1, "query heads")],
                 layer.dtype(),
             );
+        }
+        if style.gate_projection {
+            let gate = [Part::units(base.heads, base.head, "query heads")];
+            layer.linear(Role::Attention, "self_attn.gate_proj", &gate, Part::whole(base.hidden), false);
+        }
+        if let Some(index_of_layer) =
+            style.index.as_ref().filter(|own| own.layers.get(index).copied().unwrap_or(false))
+        {
+            layer.name = "block_sparse_attention".to_owned();
+            index_of_layer.build(&mut layer, base.hidden);
         }
         let is_sparse = style.sparse.get(index).copied().unwrap_or(true);
         if is_sparse {

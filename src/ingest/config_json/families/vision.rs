@@ -17,6 +17,7 @@ pub fn add<'c>(context: &Context<'c>, body: &mut Body<'c>) {
         "Llama4ForConditionalGeneration" => llama4(context, body.hidden),
         "Mistral3ForConditionalGeneration" => pixtral(context, body.hidden),
         "KimiK25ForConditionalGeneration" | "KimiK3ForConditionalGeneration" => moon(context, body.hidden),
+        "MiniMaxM3SparseForConditionalGeneration" => minimax(context, body.hidden),
         "Gemma4ForConditionalGeneration" => gemma4(context, body.hidden),
         _ => return,
     };
@@ -441,5 +442,50 @@ fn gemma4<'c>(context: &Context<'c>, text: u64) -> Option<Layer<'c>> {
         Part::whole(sizes.hidden),
         false,
     );
+    Some(tower)
+}
+
+/// CLIP with rotary positions, a projector and a merger of patches (MiniMax M3).
+fn minimax<'c>(context: &Context<'c>, text: u64) -> Option<Layer<'c>> {
+    let vision = context.top.section("vision_config", false)?;
+    let sizes = Sizes::of(&vision);
+    let mut tower = Layer::tower(context.quantiser, "vision_tower", false);
+    let compression = vision.section("img_token_compression_config", false);
+    let size = |name: &str, default| {
+        compression.as_ref().map_or(default, |section| section.size_or(&[name], default))
+    };
+    let (frames, merge) = (size("temporal_patch_size", 2), size("spatial_merge_size", 2));
+    let features = sizes.patch_features().saturating_mul(frames);
+    tower.plain_linear(
+        Role::Tower,
+        "patch_embedding",
+        &[Part::whole(sizes.hidden)],
+        Part::whole(features),
+        false,
+    );
+    tower.layer_norm("pre_layrnorm", sizes.hidden, true);
+    let block = Block {
+        attention_width: sizes.hidden,
+        attention_bias: true,
+        gated: false,
+        mlp_bias: true,
+        norms: 2,
+        norm_bias: true,
+        qk_norm: false,
+    };
+    blocks(&mut tower, &sizes, &block, Cutting::Even);
+    let top = context.top;
+    let middle =
+        Part::even(top.opt(&["projector_hidden_size"]).filter(|n| *n > 0).unwrap_or(text), "projector size");
+    let bias = top.flag(&["multimodal_projector_bias"], true);
+    let merged = Part::whole(text.saturating_mul(merge).saturating_mul(merge));
+    for (input, bias) in [(Part::whole(sizes.hidden), bias), (merged, top.flag(&["patch_merge_bias"], true))]
+    {
+        tower.linear(Role::Tower, "projector.linear_1", &[middle], input, bias);
+        tower.linear(Role::Tower, "projector.linear_2", &[Part::whole(text)], middle, false);
+        if bias {
+            tower.vector(Role::Tower, "projector.linear_2.bias", &[Part::whole(text)]);
+        }
+    }
     Some(tower)
 }

@@ -63,7 +63,8 @@ pub fn layout(
         // its shared attention is built before the layers, so its group comes first
         counted.sort_by_key(|c| !c.page.class.keeps_every_token());
     }
-    let (token_bytes, state_bytes) = by_stage(&counted, stages.len());
+    let (token_rows, state_bytes) = by_stage(&counted, stages.len());
+    let token_bytes = token_rows.iter().copied().map(Bytes::from_f64).collect();
     let buckets = groups::group(
         counted,
         traits.compressed,
@@ -89,9 +90,9 @@ pub fn layout(
         block_bytes,
         reserved_blocks: u64::from(release.null_block_checked),
         kv_heads_per_rank: kv_heads_per_rank(model, shape.tp),
-        replication_factor: replication(&token_bytes, logical, shape),
+        replication_factor: replication(&token_rows, logical, shape),
         token_bytes,
-        token_bytes_logical: logical,
+        token_bytes_logical: Bytes::from_f64(logical),
         state_bytes,
         token_figure: if release.concurrency_figure {
             TokenFigure::ConcurrencyTimesLength
@@ -191,8 +192,8 @@ fn runs(model: &ModelSpec, stages: &[Range<usize>]) -> Vec<(usize, usize, u64)> 
     runs
 }
 
-/// Bytes of one token and of one sequence's states on each stage.
-fn by_stage(counted: &[groups::Counted], stages: usize) -> (Vec<Bytes>, Vec<Bytes>) {
+/// Bytes of one token (compressed caches take fractions) and of one sequence's states on each stage.
+fn by_stage(counted: &[groups::Counted], stages: usize) -> (Vec<f64>, Vec<Bytes>) {
     let mut tokens = vec![0.0; stages];
     let mut states = vec![Bytes::ZERO; stages];
     for c in counted {
@@ -214,11 +215,11 @@ fn by_stage(counted: &[groups::Counted], stages: usize) -> (Vec<Bytes>, Vec<Byte
             }
         }
     }
-    (tokens.into_iter().map(Bytes::from_f64).collect(), states)
+    (tokens, states)
 }
 
 /// Bytes of one token over all layers, one copy.
-fn logical_token_bytes(model: &ModelSpec, stored: KvDtype) -> Bytes {
+fn logical_token_bytes(model: &ModelSpec, stored: KvDtype) -> f64 {
     let row_bytes: Vec<f64> = model
         .kinds
         .iter()
@@ -247,7 +248,7 @@ fn logical_token_bytes(model: &ModelSpec, stored: KvDtype) -> Bytes {
                 .sum()
         })
         .collect();
-    Bytes::from_f64(model.layers.iter().map(|kind| row_bytes.get(*kind).copied().unwrap_or(0.0)).sum())
+    model.layers.iter().map(|kind| row_bytes.get(*kind).copied().unwrap_or(0.0)).sum()
 }
 
 /// KV heads on a rank: 1 for latents, the most that any layer has otherwise, 0 without attention.
@@ -266,13 +267,14 @@ fn kv_heads_per_rank(model: &ModelSpec, tp: u64) -> u64 {
 }
 
 /// Bytes on all TP ranks over bytes of one copy, less what DCP deals out.
-fn replication(token_bytes: &[Bytes], logical: Bytes, shape: &Shape) -> f64 {
-    let on_a_rank: Bytes = token_bytes.iter().copied().sum();
-    if logical == Bytes::ZERO || on_a_rank == Bytes::ZERO {
+fn replication(token_rows: &[f64], logical: f64, shape: &Shape) -> f64 {
+    let on_a_rank: f64 = token_rows.iter().sum();
+    if logical <= 0.0 || on_a_rank <= 0.0 {
         return 1.0;
     }
-    on_a_rank.as_f64() * Bytes(shape.tp.max(1)).as_f64()
-        / (logical.as_f64() * Bytes(shape.dcp.max(1)).as_f64())
+    let copies = on_a_rank * Bytes(shape.tp.max(1)).as_f64() / (logical * Bytes(shape.dcp.max(1)).as_f64());
+    // sums in another order differ in the last digits
+    (copies * 1e9).round() / 1e9
 }
 
 /// The groups of a bucket: those with one layer more first.
