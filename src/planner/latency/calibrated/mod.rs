@@ -61,13 +61,13 @@ pub struct Times {
 #[must_use]
 pub fn estimate(q: &Question<'_>, calibration: &Calibration) -> Times {
     let v = &calibration.values;
-    let load = &q.load;
-    let running = load.running.max(1.0);
+    let load = &bounded(q.load);
+    let q = &Question { load: *load, ..q.clone() };
+    let running = load.running;
     let rates = Rates::of(q.work, q.machine, &q.engine, v);
     let decode = step::decode(q, calibration, &rates, running);
     let step_s = decode.total_s();
-    let input = load.input_tokens.max(1.0);
-    let output = load.output_tokens.max(1.0);
+    let (input, output) = (load.input_tokens, load.output_tokens);
     let chunk = q.engine.chunk_tokens.max(1.0);
     let launches = step::launches(q, v, &rates, input, chunk);
     let busy = step::prompt(q, calibration, &rates, input, 0.0, input.min(chunk));
@@ -93,6 +93,20 @@ pub fn estimate(q: &Question<'_>, calibration: &Calibration) -> Times {
     let tpot_s = step_s / speculative + interference_s;
     let ttft_s = first_token(q, v, alone, queue, step_s, tpot_s);
     Times { tpot_s, ttft_s, decode, interference_s, prompt }
+}
+
+/// A load within numbers that times can be made of: at least one sequence and token, at most a million million.
+fn bounded(load: setting::Load) -> setting::Load {
+    const MOST: f64 = 1e12;
+    let within = |x: f64, least: f64| x.max(least).min(MOST);
+    setting::Load {
+        running: within(load.running, 1.0),
+        waiting: within(load.waiting, 0.0),
+        input_tokens: within(load.input_tokens, 1.0),
+        output_tokens: within(load.output_tokens, 1.0),
+        context_tokens: within(load.context_tokens, 0.0),
+        ..load
+    }
 }
 
 /// Share of the clients whose prompts queue together. `crowding` is the share of prompts in the work of a cycle: the
