@@ -84,8 +84,10 @@ pub fn read(text: &str) -> Result<Calibration, CalibrationError> {
     }
     let positive = |x: f64| x.is_finite() && x > 0.0;
     let bad = file.collectives.0.iter().find(|a| {
-        !(positive(a.share) && a.fixed_us.is_finite() && a.fixed_us >= 0.0)
-            || !(a.hop_us.is_finite() && a.hop_us >= 0.0 && a.loss.is_finite())
+        let legal = positive(a.share)
+            && [a.fixed_us, a.hop_us].iter().all(|us| us.is_finite() && *us >= 0.0)
+            && a.loss.is_finite();
+        !legal
     });
     if let Some(bad) = bad {
         return Err(CalibrationError::Collective(bad.wire));

@@ -131,7 +131,7 @@ impl MovesAsk {
             let work = read_work(fields);
             let tokens = tokens(fields)?;
             let layout = read_layout(fields, "layout");
-            let mut paths = read_list(fields, "paths", |fields| read_one_path(fields));
+            let mut paths = read_list(fields, "paths", read_one_path);
             if let Some(rate) = fields.number("bandwidth_bytes_per_s", 1.0..=1e18) {
                 let fixed_ms = fields.number("fixed_ms", 0.0..=1e6).unwrap_or(0.0);
                 paths.push(given_path("given", rate, fixed_ms));

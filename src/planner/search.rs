@@ -89,9 +89,10 @@ pub fn ground<'a>(
         block_size: if count_tokens { Some(1) } else { settings.block_size },
         ..settings.clone()
     };
-    let model = match settings.language_model_only {
-        true => Cow::Owned(input.model.without_towers()),
-        false => Cow::Borrowed(&input.model),
+    let model = if settings.language_model_only {
+        Cow::Owned(input.model.without_towers())
+    } else {
+        Cow::Borrowed(&input.model)
     };
     let settings = rules.resolve(&settings, &model, &gpu)?;
     Ok(Ground { input, model, rules, settings, pool, gpu, engine, pool_index, plain })

@@ -89,7 +89,7 @@ pub(super) fn answered(request: &BatchRequest, models: &Models) -> Batch {
 fn one(index: usize, item: &Item, models: &Models) -> BatchItem {
     let outcome = match &item.request {
         Err(faults) => Err(ServiceError::Invalid(faults.clone())),
-        Ok(request) => match models.get(&key(&item.model)).map(|found| found.as_ref()) {
+        Ok(request) => match models.get(&key(&item.model)).map(AsRef::as_ref) {
             Some(Ok(model)) => asked(request, Ok(model.clone())).map(|asked| plan(&asked)),
             // the other faults of the question come with those of its model
             Some(Err(ServiceError::Invalid(faults))) => {

@@ -84,6 +84,7 @@ impl App {
         let mut notices = Vec::new();
         let mut models = Models::new();
         for (key, model) in wanted(&request) {
+            #[expect(clippy::map_entry, reason = "an entry cannot be held while the model is waited for")]
             if !models.contains_key(&key) {
                 let found = self.resolve(model, &mut notices).await;
                 models.insert(key, Arc::new(found.and_then(|read| read.map_err(ServiceError::Invalid))));

@@ -343,5 +343,5 @@ fn gib(text: &str) -> Option<f64> {
     reason = "checked to lie within u64 just before"
 )]
 fn tokens(value: f64) -> Option<u64> {
-    (value >= 1.0 && value < 9e15).then_some(value as u64)
+    (1.0..9e15).contains(&value).then_some(value as u64)
 }

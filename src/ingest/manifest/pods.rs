@@ -117,8 +117,7 @@ fn script(container: &Node) -> Option<EngineCommand> {
         of("command").chain(of("args"))
     };
     let shell = words().any(|w| matches!(w.text(), Some("-c" | "-lc" | "-ec" | "-xc")));
-    let text =
-        words().filter(|w| shell && w.text().is_some_and(|t| t.contains(char::is_whitespace))).next_back()?;
+    let text = words().rfind(|w| shell && w.text().is_some_and(|t| t.contains(char::is_whitespace)))?;
     let mut found = read(text.text()?).into_iter().next()?;
     let first = text.line;
     found.line = later(found.line, first);

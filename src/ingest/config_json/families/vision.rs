@@ -27,7 +27,7 @@ pub fn add<'c>(context: &Context<'c>, body: &mut Body<'c>) {
             body.head.buffers.extend(tower.buffers);
         }
         None => {
-            context.config.note("the file has no vision_config: the vision tower is left out of the weights")
+            context.config.note("the file has no vision_config: the vision tower is left out of the weights");
         }
     }
 }
