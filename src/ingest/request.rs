@@ -86,6 +86,15 @@ impl ModelRequest {
         }
     }
 
+    /// True when nothing of the configuration is asked to be otherwise.
+    #[must_use]
+    pub fn is_as_published(&self) -> bool {
+        self.weights.is_none()
+            && self.overrides.is_empty()
+            && self.quantization_config.is_none()
+            && self.weights_bytes.is_none()
+    }
+
     /// Where its config.json stands in the request, for the faults found in it.
     #[must_use]
     pub fn config_place(&self) -> Pointer {

@@ -12,6 +12,7 @@ use super::question::{self, PlanAnswer, ResolvedModel};
 use super::{AnswerBytes, Health, ServiceError};
 use crate::catalogue;
 use crate::ingest::FieldError;
+use crate::ingest::config_json::ReadModel;
 use crate::ingest::json;
 use crate::ingest::request::{ModelRequest, ModelSource, PlanRequest};
 use crate::store::plans::PlanWriter;
@@ -69,6 +70,9 @@ pub struct Rendered {
     generation: u64,
 }
 
+/// Models whose read configuration is remembered.
+const SPECS: u64 = 256;
+
 /// The service of one server.
 pub struct App {
     pub(super) guard: Arc<Guard>,
@@ -77,6 +81,8 @@ pub struct App {
     /// Answers by the exact bytes of their question.
     answers: Cache<Vec<u8>, Rendered>,
     pub(super) generation: AtomicU64,
+    /// Models as published, read from their configuration: reading costs more than a tenth of a plan.
+    specs: Cache<String, Arc<ReadModel>>,
     /// Answers over the whole catalogue, which does not change while the program runs.
     pub(super) fits: Cache<String, Arc<FitsAnswer>>,
 }
@@ -109,8 +115,15 @@ impl App {
                 u32::try_from(question.len() + 3 * answer.json.len() + 256).unwrap_or(u32::MAX)
             })
             .build();
-        let app =
-            Self { guard: Arc::clone(&guard), models, plans, answers, generation: AtomicU64::new(0), fits };
+        let app = Self {
+            guard: Arc::clone(&guard),
+            models,
+            plans,
+            answers,
+            generation: AtomicU64::new(0),
+            specs: Cache::new(SPECS),
+            fits,
+        };
         (Arc::new(app), Background { guard, writer, keep_days: limits.keep_days })
     }
 
@@ -208,12 +221,24 @@ impl App {
                 None
             }
         };
-        if let Some(record) = stored {
-            let side = record.quantization_config.as_ref();
-            let read = question::read_with(&record.id, &record.config, side, request);
-            return Ok(read.map(|read| ResolvedModel { read, source: "stored" }));
+        let published = request.is_as_published();
+        let key = stored.as_ref().map_or_else(|| id.to_owned(), |record| format!("{id} {}", record.hash));
+        if published && let Some(read) = self.specs.get(&key).await {
+            let source = if stored.is_some() { "stored" } else { "catalogue" };
+            return Ok(Ok(ResolvedModel { read: ReadModel::clone(&read), source }));
         }
-        Ok(question::from_catalogue(id, request))
+        let resolved = match stored {
+            Some(record) => {
+                let side = record.quantization_config.as_ref();
+                question::read_with(&record.id, &record.config, side, request)
+                    .map(|read| ResolvedModel { read, source: "stored" })
+            }
+            None => question::from_catalogue(id, request),
+        };
+        if published && let Ok(model) = &resolved {
+            self.specs.insert(key, Arc::new(model.read.clone())).await;
+        }
+        Ok(resolved)
     }
 }
 
