@@ -190,7 +190,7 @@ fn stages_add_up_to_the_whole() {
         "Qwen/Qwen3-Next-80B-A3B-Instruct",
         "google/gemma-3-27b-it",
     ] {
-        let spec = models::find(id).and_then(|m| Ok(m.spec().expect(id))).expect(id);
+        let spec = models::find(id).map(|m| m.spec().expect(id)).expect(id);
         let layers = spec.layers.len();
         for tp in [1, 2, 8] {
             let shape = Shape::new(tp, 1);

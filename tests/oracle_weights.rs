@@ -60,6 +60,7 @@ fn weights_equal_the_engines() {
     let configs = configs();
     let mut table: BTreeMap<String, Tally> = BTreeMap::new();
     let mut all = Tally::default();
+    #[expect(clippy::disallowed_methods, reason = "a switch of the test alone")]
     let verbose = std::env::var_os("ORACLE_VERBOSE").is_some();
     let mut buffers_equal = 0;
     for case in lines(include_bytes!("data/oracle/cases.jsonl.gz")) {

@@ -257,6 +257,7 @@ fn qwen3<'c>(context: &Context<'c>) -> Option<Layer<'c>> {
 }
 
 /// Llama 4: a file may leave all of its sizes to the class.
+#[expect(clippy::unnecessary_wraps, reason = "one signature for every tower")]
 fn llama4<'c>(context: &Context<'c>, text: u64) -> Option<Layer<'c>> {
     let empty = context.top.section("vision_config", false);
     if empty.is_none() {
