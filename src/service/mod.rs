@@ -7,6 +7,7 @@ pub mod accuracy;
 mod app;
 pub mod batches;
 pub mod calibrate;
+pub mod checks;
 pub mod fits;
 mod fleet;
 pub mod kv;

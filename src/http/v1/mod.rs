@@ -1,5 +1,6 @@
 //! Version 1 of the API: one file for each resource.
 
+pub mod checks;
 pub mod clusters;
 pub mod fits;
 pub mod fleet;
