@@ -75,7 +75,11 @@ fn inside_one_nvlink_domain_wide_tp_is_faster_at_batch_one() {
     let rack = "16 GB200";
     let wide = layout(LLAMA, rack, 16, 1, 1);
     let staged = layout(LLAMA, rack, 8, 2, 1);
-    assert!(!wide.placement.tp_crosses_nodes || wide.placement.tp_link.contains("nvlink"), "{:?}", wide.placement);
+    assert!(
+        !wide.placement.tp_crosses_nodes || wide.placement.tp_link.contains("nvlink"),
+        "{:?}",
+        wide.placement
+    );
     assert!(
         wide.latency.tpot_ms.value < staged.latency.tpot_ms.value,
         "TP=16 {} ms, TP=8 × PP=2 {} ms",
@@ -120,7 +124,10 @@ fn every_estimate_has_a_range_around_it() {
     for concurrency in [1, 16, 256] {
         let found = layout(LLAMA, "1 node x 8 H100", 8, 1, concurrency);
         for figure in [found.latency.tpot_ms, found.latency.ttft_ms] {
-            assert!(figure.low <= figure.value && figure.value <= figure.high && figure.low > 0.0, "{figure:?}");
+            assert!(
+                figure.low <= figure.value && figure.value <= figure.high && figure.low > 0.0,
+                "{figure:?}"
+            );
             assert!(figure.low < figure.high);
         }
     }

@@ -85,6 +85,7 @@ pub const EXAMPLES: &[(&str, &str)] = examples![
     "cluster_unreadable",
     "check_command",
     "check_manifest",
+    "observation",
     "kv_prefixes",
     "kv_moves",
     "kv_handovers",

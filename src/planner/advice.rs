@@ -118,8 +118,7 @@ fn another_replica(input: &PlanInput, here: &Ground<'_>, best: &Candidate) -> Op
 /// The same layout elsewhere, under the load that the best layout carries: gains compare equal loads.
 fn replan(ground: &Ground<'_>, shape: &Shape, dp: u64, asked: u64) -> Option<Candidate> {
     let replica = ground.replica(shape, &ground.sharded(shape)).ok()?;
-    (replica.placed.replicas_max >= dp)
-        .then(|| ground.candidate(replica, dp, asked))
+    (replica.placed.replicas_max >= dp).then(|| ground.candidate(replica, dp, asked))
 }
 
 /// Factors on KV tokens, and on speed per token (above 1 = better).

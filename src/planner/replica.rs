@@ -102,8 +102,7 @@ impl Ground<'_> {
 
     /// The engine's budget, with the items that the caller gave outright.
     fn budget(&self, shape: &Shape, stages: &[Range<usize>], weights: &[StageWeights]) -> MemoryBudget {
-        let mut budget =
-            self.rules.memory(&self.model, shape, &self.gpu, &self.settings, stages, weights);
+        let mut budget = self.rules.memory(&self.model, shape, &self.gpu, &self.settings, stages, weights);
         let given = |name| self.input.overrides.number(name).map(Bytes::from_f64);
         for items in &mut budget.stages {
             items.take_given(

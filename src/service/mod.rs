@@ -13,6 +13,7 @@ mod fleet;
 pub mod kv;
 pub mod measurements;
 mod models;
+pub mod observations;
 mod parallel;
 mod question;
 mod sizings;

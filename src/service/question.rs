@@ -231,7 +231,8 @@ pub(super) fn read_with(
     request: &ModelRequest,
 ) -> Result<ReadModel, Vec<FieldError>> {
     let side = request.quantization_config.as_ref().or(side);
-    let on_load = request.quantized_on_load.as_deref().filter(|_| side.is_none() && !declares_quantization(config));
+    let on_load =
+        request.quantized_on_load.as_deref().filter(|_| side.is_none() && !declares_quantization(config));
     let what_if = WhatIf {
         weights: request.weights.as_deref().or(on_load),
         overrides: Some(&request.overrides),

@@ -8,4 +8,5 @@ pub mod fleet_schema;
 pub mod hardware;
 pub mod kv;
 pub mod models;
+pub mod observations;
 pub mod plans;

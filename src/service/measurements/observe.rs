@@ -99,10 +99,12 @@ impl Observation {
     #[must_use]
     pub fn ideal_step_ms(&self) -> (f64, f64) {
         let experts = self.work.experts.as_ref().map_or(0.0, |e| {
-            let missed = (1.0 - (e.per_token / e.routed).min(1.0)).powf(self.load.running * self.attention_groups);
+            let missed =
+                (1.0 - (e.per_token / e.routed).min(1.0)).powf(self.load.running * self.attention_groups);
             e.bytes * (1.0 - missed)
         });
-        let cache = self.load.running * self.work.elements_read(self.load.context_tokens) * self.kv_element_bytes;
+        let cache =
+            self.load.running * self.work.elements_read(self.load.context_tokens) * self.kv_element_bytes;
         let hbm = self.machine.hbm_bytes_per_s / 1e3;
         ((self.work.dense_bytes + experts) / hbm, cache / hbm)
     }

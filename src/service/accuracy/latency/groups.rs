@@ -116,7 +116,8 @@ pub fn markdown(groups: &[Group]) -> String {
         None => "0 | | | |".to_owned(),
     };
     let plain = |e: &Option<Errors>| {
-        e.as_ref().map_or_else(|| " | ".to_owned(), |e| format!("{} | {}", percent(e.median), percent(e.mean)))
+        e.as_ref()
+            .map_or_else(|| " | ".to_owned(), |e| format!("{} | {}", percent(e.median), percent(e.mean)))
     };
     let mut out = String::from(
         "| errors in % | TPOT rows | median | mean | p90 | bias | naive median | naive mean | TTFT rows | median | mean | p90 | bias | naive median | naive mean |\n\

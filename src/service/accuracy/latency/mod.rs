@@ -62,8 +62,7 @@ pub fn judge(rows: &[Row], held_out: bool) -> Result<LatencyReport, RowsError> {
     let fitted: BTreeSet<&str> = known.iter().map(|r| r.id.as_str()).collect();
     let in_use = calibration();
     let predicted: Vec<(f64, f64)> = if held_out {
-        let base =
-            Calibration { algorithms: collectives::fit(&collectives::embedded_points()), ..priors() };
+        let base = Calibration { algorithms: collectives::fit(&collectives::embedded_points()), ..priors() };
         serving::held_out_by_source(&all, &base)
     } else {
         all.iter().map(|o| serving::predict(o, &in_use)).collect()

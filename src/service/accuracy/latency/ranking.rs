@@ -32,10 +32,12 @@ pub fn of(rows: &[&Observation], predicted: &[(f64, f64)]) -> Ranking {
         let rate = |tpot: f64, ttft: f64| {
             row.concurrency * row.output_tokens / (ttft + row.output_tokens * tpot) / row.gpus.max(1.0)
         };
-        groups.entry(row.case()).or_default().entry(row.layout.clone()).or_default().push(Measured {
-            tpot: (tpot, p.0),
-            rate: (rate(tpot, ttft), rate(p.0, predicted_ttft)),
-        });
+        groups
+            .entry(row.case())
+            .or_default()
+            .entry(row.layout.clone())
+            .or_default()
+            .push(Measured { tpot: (tpot, p.0), rate: (rate(tpot, ttft), rate(p.0, predicted_ttft)) });
     }
     let mut ranking = Ranking::default();
     for layouts in groups.values().filter(|layouts| layouts.len() > 1) {
