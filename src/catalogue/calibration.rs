@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 
-use crate::planner::latency::calibrated::Calibration;
+pub use crate::planner::latency::calibrated::Calibration;
 use crate::planner::latency::calibrated::collective::Algorithms;
 use crate::planner::latency::calibrated::parameters::{PRIORS, Values};
 use crate::planner::latency::calibrated::range::Ranges;

@@ -24,6 +24,12 @@ pub struct Cli {
 pub enum Command {
     /// Rank the layouts of a model on a cluster.
     Plan(Box<PlanArgs>),
+    /// Check an engine command or a manifest before it is deployed.
+    Check(super::check::CheckArgs),
+    /// Compare an engine's start-up log with the prediction.
+    Observe(super::observe::ObserveArgs),
+    /// Prefixes over replicas, moves, hand-overs and longest sequences, as the API's own JSON.
+    Kv(super::kv::KvArgs),
     /// Run the service: the API, its documentation and its metrics.
     Serve(ServeArgs),
     /// Bring the database's schema to the newest migration, and end.

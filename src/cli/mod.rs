@@ -2,9 +2,12 @@
 
 mod args;
 mod assertion;
+mod check;
 mod exit;
 mod health;
+mod kv;
 mod number;
+mod observe;
 mod output;
 mod plan;
 mod request;
@@ -33,6 +36,9 @@ pub fn main() -> ExitCode {
     };
     let exit = match &cli.command {
         Command::Plan(args) => plan::run(args, cli.no_color.as_deref()),
+        Command::Check(args) => check::run(args),
+        Command::Observe(args) => observe::run(args),
+        Command::Kv(args) => kv::run(args),
         Command::Serve(args) => ended(serve::serve(args)),
         Command::Migrate(args) => ended(serve::migrate(args).map(|told| println!("{told}"))),
         Command::Openapi => {

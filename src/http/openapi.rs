@@ -23,6 +23,7 @@ use utoipa::openapi;
         (name = "fleet", description = "Questions over many plans: what fits, how many GPUs, curves, batches"),
         (name = "models", description = "Model configurations: the catalogue's and the stored ones"),
         (name = "hardware", description = "The data that answers rest on, with their sources"),
+        (name = "checks", description = "Commands and manifests before they are deployed, and engines after"),
         (name = "kv", description = "The cache over a fleet: prefixes, moves, hand-overs, sequences"),
         (name = "about", description = "The service itself"),
     )
@@ -82,6 +83,9 @@ pub const EXAMPLES: &[(&str, &str)] = examples![
     "engines",
     "cluster_parse",
     "cluster_unreadable",
+    "check_command",
+    "check_manifest",
+    "observation",
     "kv_prefixes",
     "kv_moves",
     "kv_handovers",

@@ -4,6 +4,7 @@
 
 pub mod batch;
 pub mod bounds;
+pub mod check;
 pub mod cluster;
 pub mod command;
 pub mod config_json;

@@ -1,5 +1,6 @@
 //! Version 1 of the API: one file for each resource.
 
+pub mod checks;
 pub mod clusters;
 pub mod fits;
 pub mod fleet;
@@ -7,4 +8,5 @@ pub mod fleet_schema;
 pub mod hardware;
 pub mod kv;
 pub mod models;
+pub mod observations;
 pub mod plans;

@@ -75,8 +75,10 @@ pub fn at(
 ) -> Option<RatioPoint> {
     let (input_tokens, output_tokens) = lengths;
     let computed = (1.0 - hit_rate).clamp(0.001, 1.0);
-    let first = timed(prefill, lengths)?;
-    let second = timed(decode, lengths)?;
+    // a prompt is timed alone: the wait behind others is what the ratio is to avoid
+    let first = timed(prefill, lengths, 1)?;
+    let alone = timed(decode, lengths, 1)?;
+    let second = timed(decode, lengths, u64::MAX)?;
     let prefill_rate = |c: &Candidate| c.caches() as f64 / (c.timing.ttft_s * computed).max(1e-9);
     let xp = prefill_rate(&first);
     let xd = second.concurrency as f64 / (output_tokens as f64 * second.timing.decode.total_s()).max(1e-9);
@@ -104,10 +106,10 @@ pub fn at(
     } else {
         "network"
     };
-    let mixed = 1.0 / (1.0 / prefill_rate(&second) + 1.0 / xd) / gpus_d.max(1.0);
+    let mixed = 1.0 / (1.0 / prefill_rate(&alone) + 1.0 / xd) / gpus_d.max(1.0);
     let gain = per_gpu(x, y) / mixed.max(f64::MIN_POSITIVE);
     let transfer_s = mover.fetch_s(path, input_tokens);
-    let slower_than_prefill = transfer_s > second.timing.ttft_s;
+    let slower_than_prefill = transfer_s > alone.timing.ttft_s;
     let split = gain >= LEAST_GAIN && bound != "network" && !slower_than_prefill;
     Some(RatioPoint {
         input_tokens,
@@ -144,19 +146,19 @@ fn words(x: u64, y: u64, bound: &str, gain: f64, slower: bool, split: bool) -> S
     format!("Do not split: {why}.")
 }
 
-/// A worker under this load, as many sequences as its cache holds.
-fn timed(worker: Worker<'_>, (input_tokens, output_tokens): Lengths) -> Option<Candidate> {
+/// A worker under this load with `asked` requests at once, as far as its cache holds them.
+fn timed(worker: Worker<'_>, (input_tokens, output_tokens): Lengths, asked: u64) -> Option<Candidate> {
     let mut input = worker.input.clone();
     input.workload = Workload {
         input_tokens,
         output_tokens,
         context_tokens: Some(input_tokens.saturating_add(output_tokens)),
-        concurrency: u64::MAX,
+        concurrency: asked,
     };
     let settings = input.engines.first()?;
     let pool = input.cluster.pools.first()?;
     let ground = ground(&input, 0, settings, 0, pool).ok()?;
     let replica = ground.replica(&worker.shape, &ground.model.sharded(&worker.shape)).ok()?;
-    let candidate = ground.candidate(replica, 1, u64::MAX);
+    let candidate = ground.candidate(replica, 1, asked);
     (candidate.sequences_at_context >= 1.0).then_some(candidate)
 }

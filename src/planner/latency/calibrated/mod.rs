@@ -64,7 +64,7 @@ pub fn estimate(q: &Question<'_>, calibration: &Calibration) -> Times {
     let load = &bounded(q.load);
     let q = &Question { load: *load, ..q.clone() };
     let running = load.running;
-    let rates = Rates::of(q.work, q.machine, &q.engine, v);
+    let rates = Rates::of(q, v);
     let decode = step::decode(q, calibration, &rates, running);
     let step_s = decode.total_s();
     let (input, output) = (load.input_tokens, load.output_tokens);
@@ -148,5 +148,10 @@ fn first_token(q: &Question<'_>, v: &Values, alone: f64, queue: f64, step_s: f64
     let in_progress = steps * step_s * (1.0 - 1.0 / running);
     let half = if load.arrival == Arrival::AllAtOnce { 0.5 } else { 1.0 };
     let slot = v.get(P::SlotWait) * half * (load.waiting.max(0.0) / running) * load.output_tokens * tpot_s;
-    groups * (v.get(P::FirstToken) * engine + alone + queue) + in_progress + cold + slot
+    let handling = if load.arrival == Arrival::AllAtOnce {
+        v.get(P::RequestBurst) / 2.0 * running * q.attention_groups.max(1.0)
+    } else {
+        0.0
+    };
+    handling + groups * (v.get(P::FirstToken) * engine + alone + queue) + in_progress + cold + slot
 }

@@ -14,7 +14,7 @@
 use super::Calibration;
 use super::collective::{Kernel, Wire};
 use super::parameters::{Parameter as P, Values};
-use super::setting::{Engine, EngineKind, Generation, Machine, Question};
+use super::setting::{Arrival, Engine, EngineKind, Generation, Machine, Question};
 use super::work::{ExpertWork, Format, RankWork};
 use crate::planner::latency::StepCost;
 
@@ -50,7 +50,8 @@ const NEWEST_RELEASE: f64 = 2026.4;
 const OLDEST_RELEASE: f64 = 2023.9;
 
 impl Rates {
-    pub(super) fn of(work: &RankWork, machine: &Machine, engine: &Engine, v: &Values) -> Self {
+    pub(super) fn of(q: &Question<'_>, v: &Values) -> Self {
+        let (work, machine, engine, arrival) = (q.work, q.machine, &q.engine, q.load.arrival);
         let of = |p| v.get(p);
         let generation = machine.generation;
         let on = |g: Generation, p| when(generation == g, of(p));
@@ -90,7 +91,9 @@ impl Rates {
             attention: of(P::AttentionRate) * half,
             latent: of(P::LatentRate) * half,
             cost: fixed_cost_factor(work, generation, engine, v),
-            sequence: of(P::SequenceCost) * is(EngineKind::Sglang, P::SequenceSglang),
+            sequence: of(P::SequenceCost)
+                * is(EngineKind::Sglang, P::SequenceSglang)
+                * when(arrival == Arrival::AllAtOnce, of(P::SequenceBurst)),
         }
     }
 }
@@ -296,7 +299,7 @@ pub(super) fn launches(q: &Question<'_>, v: &Values, rates: &Rates, tokens: f64,
 /// One full chunk behind the context of the load.
 pub(super) fn chunk(q: &Question<'_>, calibration: &Calibration) -> StepCost {
     let v = &calibration.values;
-    let rates = Rates::of(q.work, q.machine, &q.engine, v);
+    let rates = Rates::of(q, v);
     let tokens = q.engine.chunk_tokens.max(1.0);
     let cost = prompt(q, calibration, &rates, tokens, q.load.context_tokens, tokens);
     with_launches(cost, launches(q, v, &rates, tokens, tokens))

@@ -1,0 +1,323 @@
+//! After a start: what the engine's log says beside what was predicted, item by item, with the likely cause.
+
+use std::io::{self, BufRead};
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+use super::checks::quantised_copy;
+use super::question::{self, Asked};
+use super::{App, ServiceError};
+use crate::ingest::fields::Fields;
+use crate::ingest::json::Document;
+use crate::ingest::log::{self, Figure, Observed, Outcome};
+use crate::ingest::request::{ModelRequest, ModelSource, PlanRequest};
+use crate::ingest::{FieldError, Pointer};
+use crate::planner::plan::{Plan, RankedLayout};
+
+const GIB: f64 = 1_073_741_824.0;
+
+/// A ratio further from 1 than this is a difference worth a cause.
+const AGREES: f64 = 0.05;
+
+/// The answer of `POST /v1/observations`.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct ObservationAnswer {
+    pub engine: String,
+    pub version: String,
+    /// vLLM: `V0` or `V1` lines.
+    pub generation: Option<String>,
+    pub model: Option<String>,
+    /// `started`, `refused`, `unknown`.
+    pub outcome: String,
+    /// The engine's own words and their line, when it refused.
+    pub refusal: Option<Refused>,
+    /// What the log says beside what was predicted.
+    pub items: Vec<Item>,
+    /// The likely causes of what differs, and what is worth knowing when nothing does.
+    pub causes: Vec<String>,
+    /// True when prediction and log agree on whether it starts; null when either says nothing.
+    pub outcome_agrees: Option<bool>,
+    /// Why there is no prediction, when there is none.
+    pub not_predicted: Option<String>,
+    pub nccl_links: Vec<String>,
+    /// Rows of a topology matrix in the log, to be sent as a cluster.
+    pub topology: Option<String>,
+    pub lines: u64,
+    pub lines_used: u64,
+}
+
+/// An engine's refusal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Refused {
+    pub code: String,
+    pub message: String,
+    pub line: u64,
+}
+
+/// One figure, both ways.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct Item {
+    /// `weights`, `activation`, `cuda_graph`, `kv_pool`, `kv_tokens`, `concurrency`, `bytes_per_token`.
+    pub name: String,
+    pub unit: String,
+    pub observed: f64,
+    /// Line of the log.
+    pub line: u64,
+    pub predicted: Option<f64>,
+    /// Predicted over observed.
+    pub ratio: Option<f64>,
+}
+
+/// Read a log as a stream.
+///
+/// # Errors
+/// Those of the source.
+pub fn read_log(source: impl BufRead) -> io::Result<Observed> {
+    log::read(source)
+}
+
+/// Compare a log that was read with the prediction for it, from the catalogue alone. `cluster` is what it ran on.
+///
+/// # Errors
+/// [`ServiceError::Invalid`] with every fault of `base`.
+pub fn compare_offline(
+    observed: &Observed,
+    base: &Map<String, Value>,
+) -> Result<ObservationAnswer, ServiceError> {
+    let asked = match request(observed, base) {
+        Ok(Some(request)) => Some(match question::asked_offline(&request) {
+            Err(error) => copy_of(&request, &error).map_or(Err(error), |r| question::asked_offline(&r)),
+            asked => asked,
+        }),
+        Ok(None) => None,
+        Err(error) => return Err(error),
+    };
+    answer(observed, asked)
+}
+
+impl App {
+    /// Read a log in a request and compare it with the prediction.
+    ///
+    /// # Errors
+    /// [`ServiceError::Invalid`] with every fault of the question.
+    pub async fn observe(&self, document: &Document) -> Result<ObservationAnswer, ServiceError> {
+        let (text, base) = parts(document).map_err(ServiceError::Invalid)?;
+        let observed = read_log(text.as_bytes()).map_err(|e| ServiceError::Internal(e.to_string()))?;
+        let asked = match request(&observed, &base)? {
+            Some(request) => Some(match self.asked(&request).await {
+                Err(error) => match copy_of(&request, &error) {
+                    Some(request) => self.asked(&request).await,
+                    None => Err(error),
+                },
+                asked => asked,
+            }),
+            None => None,
+        };
+        answer(&observed, asked)
+    }
+}
+
+/// The log of a body, and what it says beside it: `cluster`, `model`, `assumptions`.
+fn parts(document: &Document) -> Result<(&str, Map<String, Value>), Vec<FieldError>> {
+    let mut faults = document.duplicates.clone();
+    let mut log = None;
+    let mut base = Map::new();
+    if let Some(mut fields) = Fields::of(&document.value, Pointer::root(), &mut faults) {
+        log = fields.required("log").and_then(Value::as_str);
+        if log.is_none() && fields.has("log") {
+            fields.refuse("log", "wrong_type", "`log` is the text of the log");
+        }
+        for key in ["cluster", "model", "assumptions"] {
+            if let Some(value) = fields.raw(key) {
+                base.insert(key.to_owned(), value.clone());
+            }
+        }
+        fields.finish();
+    }
+    match log {
+        Some(log) if faults.is_empty() => Ok((log, base)),
+        _ => Err(faults),
+    }
+}
+
+/// The plan question behind a log; `None` when model or cluster are not known.
+fn request(observed: &Observed, base: &Map<String, Value>) -> Result<Option<PlanRequest>, ServiceError> {
+    let mut base = base.clone();
+    if let Some(model) = observed.model.as_ref().filter(|_| !base.contains_key("model")) {
+        base.insert("model".to_owned(), Value::String(model.clone()));
+    }
+    if !base.contains_key("model") || !base.contains_key("cluster") || observed.settings.name.is_empty() {
+        return Ok(None);
+    }
+    let mut request = PlanRequest::read(&Value::Object(base)).map_err(ServiceError::Invalid)?;
+    request.engines = vec![observed.settings.clone()];
+    request.limit = 1;
+    Ok(Some(request))
+}
+
+fn copy_of(request: &PlanRequest, error: &ServiceError) -> Option<PlanRequest> {
+    let ServiceError::Invalid(faults) = error else { return None };
+    let ModelSource::Id { id, .. } = &request.model.source else { return None };
+    let (known, weights) = quantised_copy(id).filter(|_| faults.iter().all(|f| f.code == "unknown_model"))?;
+    let mut model = ModelRequest::by_id(known);
+    model.weights = Some(weights.to_owned());
+    Some(PlanRequest { model, ..request.clone() })
+}
+
+fn answer(
+    observed: &Observed,
+    asked: Option<Result<Asked, ServiceError>>,
+) -> Result<ObservationAnswer, ServiceError> {
+    let mut not_predicted = None;
+    let plan = match asked {
+        Some(Ok(asked)) => Some(plan(observed, asked)),
+        // what the log alone says stands, also where no model or rules are known
+        Some(Err(ServiceError::Invalid(faults)))
+            if faults.iter().all(|f| matches!(f.code, "unknown_engine" | "unknown_model")) =>
+        {
+            not_predicted = faults.first().map(|f| f.detail.clone());
+            None
+        }
+        Some(Err(error)) => return Err(error),
+        None => {
+            not_predicted =
+                Some("name the cluster (and the model, where the log has none) for a prediction".to_owned());
+            None
+        }
+    };
+    let layout = plan.as_ref().and_then(|p| p.layouts.first());
+    let items = items(observed, layout);
+    let refusal = match &observed.outcome {
+        Outcome::Refused { code, message, line } => {
+            Some(Refused { code: (*code).to_owned(), message: message.clone(), line: *line })
+        }
+        _ => None,
+    };
+    // a pool that was printed was made, also where the log ends before the last line
+    let started = match &observed.outcome {
+        Outcome::Refused { .. } => Some(false),
+        Outcome::Started => Some(true),
+        Outcome::Unknown => (!observed.kv_tokens.values.is_empty()).then_some(true),
+    };
+    Ok(ObservationAnswer {
+        engine: observed.settings.name.clone(),
+        version: observed.settings.version.clone(),
+        generation: observed.generation.map(str::to_owned),
+        model: observed.model.clone(),
+        outcome: match started {
+            Some(true) => "started",
+            Some(false) => "refused",
+            None => "unknown",
+        }
+        .to_owned(),
+        refusal,
+        causes: causes(observed, layout, &items),
+        outcome_agrees: plan.as_ref().and_then(|p| Some(p.layouts.is_empty() != started?)),
+        not_predicted,
+        items,
+        nccl_links: observed.nccl_links.clone(),
+        topology: (!observed.topology.is_empty()).then(|| observed.topology.clone()),
+        lines: observed.lines,
+        lines_used: observed.lines_used,
+    })
+}
+
+/// The plan of exactly what ran.
+fn plan(observed: &Observed, mut asked: Asked) -> Plan {
+    let shares_experts = observed.settings.name == "vllm" && asked.input.model.experts.is_some();
+    let groups = if shares_experts { observed.dp } else { observed.attention_dp };
+    let search = &mut asked.input.search;
+    search.tp = Some(vec![observed.tp]);
+    search.pp = Some(vec![observed.pp]);
+    search.dp = Some(vec![if shares_experts { 1 } else { observed.dp }]);
+    search.attention_dp = Some(vec![groups]);
+    search.ep = Some(vec![if observed.ep { observed.tp.saturating_mul(groups) } else { 1 }]);
+    search.dcp = Some(vec![observed.dcp]);
+    asked.plan()
+}
+
+fn items(observed: &Observed, layout: Option<&RankedLayout>) -> Vec<Item> {
+    let stage = layout.and_then(|l| l.memory.stages.get(usize::try_from(l.memory.binding_stage).ok()?));
+    let gib = |bytes: u64| bytes as f64 / GIB;
+    let mut list = Vec::new();
+    let mut add = |name: &str, unit: &str, figure: &Figure, value: Option<f64>, predicted: Option<f64>| {
+        let Some(observed) = value else { return };
+        list.push(Item {
+            name: name.to_owned(),
+            unit: unit.to_owned(),
+            observed,
+            line: figure.line,
+            predicted,
+            ratio: predicted.filter(|_| observed > 0.0).map(|p| p / observed),
+        });
+    };
+    let o = observed;
+    add("weights", "GiB", &o.weights_gib, o.weights_gib.most(), stage.map(|s| gib(s.weights_bytes)));
+    add(
+        "activation",
+        "GiB",
+        &o.activation_gib,
+        o.activation_gib.most(),
+        stage.map(|s| gib(s.activation_bytes)),
+    );
+    add(
+        "cuda_graph",
+        "GiB",
+        &o.cuda_graph_gib,
+        o.cuda_graph_gib.most(),
+        stage.map(|s| gib(s.cuda_graph_bytes)),
+    );
+    add("kv_pool", "GiB", &o.available_kv_gib, o.available_kv_gib.least(), stage.map(|s| gib(s.kv_bytes)));
+    let tokens = layout.map(|l| l.capacity.kv_tokens_per_replica as f64);
+    add("kv_tokens", "tokens", &o.kv_tokens, o.kv_tokens.least(), tokens);
+    let at_once = layout.map(|l| l.capacity.engine_max_concurrency);
+    add("concurrency", "requests", &o.concurrency, o.concurrency.least(), at_once);
+    if let (Some(pool), Some(tokens)) = (o.available_kv_gib.least(), o.kv_tokens.least().filter(|t| *t > 0.0))
+    {
+        let per_token = layout.map(|l| l.kv.bytes_per_token_per_gpu as f64);
+        add("bytes_per_token", "B", &o.kv_tokens, Some(pool * GIB / tokens), per_token);
+    }
+    list
+}
+
+/// What explains the differences, one sentence each.
+fn causes(observed: &Observed, layout: Option<&RankedLayout>, items: &[Item]) -> Vec<String> {
+    let mut list = Vec::new();
+    if let Some(layout) = layout.filter(|l| l.kv.replication_factor > 1.0) {
+        list.push(format!(
+            "TP={} holds every KV head {} times: doubling TP beyond the heads hardly adds tokens, more stages or replicas do.",
+            layout.layout.tp, layout.kv.replication_factor
+        ));
+    }
+    let off = |name: &str| {
+        items.iter().find(|i| i.name == name).and_then(|i| i.ratio).filter(|r| (r - 1.0).abs() > AGREES)
+    };
+    if let Some(ratio) = off("weights") {
+        list.push(format!(
+            "Weights are predicted {ratio:.2} times what was loaded: the checkpoint is stored in another format, or holds parts \
+             (a tower, a draft model) that the configuration does not show."
+        ));
+    }
+    match (off("bytes_per_token"), off("kv_pool")) {
+        (Some(ratio), _) => list.push(format!(
+            "A token takes {:.2} times the predicted bytes: another cache format (fp8 halves it), copied heads, or a hybrid \
+             cache, whose token figure is derived from requests.",
+            1.0 / ratio
+        )),
+        (None, Some(ratio)) if off("weights").is_none() => list.push(format!(
+            "The pool is predicted {ratio:.2} times what was left: activations, graphs or other processes took another share; \
+             give what was printed as `assumptions` to calibrate."
+        )),
+        _ => {}
+    }
+    if let (Outcome::Refused { .. }, Some(longest)) = (&observed.outcome, observed.longest_fitting) {
+        list.push(format!("The engine's own advice: max_model_len {longest}."));
+    }
+    let spread = observed.available_kv_gib.most().zip(observed.available_kv_gib.least());
+    if let Some((most, least)) = spread.filter(|(most, least)| *least > 0.0 && most / least > 1.0 + AGREES) {
+        list.push(format!("Ranks have {least:.2} to {most:.2} GiB: the tightest rules, the rest lies idle."));
+    }
+    list
+}

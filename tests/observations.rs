@@ -1,0 +1,61 @@
+//! Logs beside predictions.
+
+use serde_json::{Map, json};
+use shardwise::service::observations::{ObservationAnswer, compare_offline, read_log};
+
+fn of(log: &str, cluster: &str) -> ObservationAnswer {
+    let mut base = Map::new();
+    base.insert("cluster".to_owned(), json!(cluster));
+    compare_offline(&read_log(log.as_bytes()).expect("a text"), &base).expect("an answer")
+}
+
+#[test]
+fn copied_heads_are_named_as_the_cause() {
+    let answer = of(
+        "Initializing a V1 LLM engine (v0.11.0) with config: model='meta-llama/Llama-3.1-70B-Instruct', max_seq_len=32768, tensor_parallel_size=16, kv_cache_dtype=auto\n\
+         Available KV cache memory: 55.0 GiB\nGPU KV cache size: 1,441,792 tokens\n",
+        "2 nodes x 8 H100",
+    );
+    assert_eq!((answer.outcome.as_str(), answer.outcome_agrees), ("started", Some(true)));
+    assert!(
+        answer.causes.iter().any(|c| c.contains("2 times") && c.contains("TP=16")),
+        "{:?}",
+        answer.causes
+    );
+    let bytes = answer.items.iter().find(|i| i.name == "bytes_per_token").expect("both are printed");
+    assert!(bytes.ratio.is_some_and(|r| (r - 1.0).abs() < 0.01), "{bytes:?}");
+}
+
+#[test]
+fn an_fp8_cache_that_nobody_named_shows_in_the_bytes_of_a_token() {
+    let answer = of(
+        "Initializing a V1 LLM engine (v0.11.0) with config: model='meta-llama/Llama-3.1-8B-Instruct', max_seq_len=32000, tensor_parallel_size=1, kv_cache_dtype=auto\n\
+         Available KV cache memory: 50.00 GiB\nGPU KV cache size: 819,200 tokens\n",
+        "1 H100",
+    );
+    assert!(
+        answer.causes.iter().any(|c| c.contains("0.50 times") && c.contains("fp8")),
+        "{:?}",
+        answer.causes
+    );
+}
+
+#[test]
+fn a_refusal_is_predicted_too() {
+    let answer = of(
+        "Initializing a V1 LLM engine (v0.11.0) with config: model='meta-llama/Llama-3.1-70B-Instruct', max_seq_len=131072, tensor_parallel_size=2, kv_cache_dtype=auto\n\
+         ValueError: To serve at least one request with the models's max seq len (131072), (20.00 GiB KV cache is needed, which is larger than the available KV cache memory (1.00 GiB). Based on the available memory, the estimated maximum model length is 6553. Try\n",
+        "2 H100",
+    );
+    assert_eq!((answer.outcome.as_str(), answer.outcome_agrees), ("refused", Some(true)));
+    assert!(answer.refusal.is_some_and(|r| r.line == 2 && r.code == "kv_cache_too_small"));
+    assert!(answer.causes.iter().any(|c| c.contains("6553")));
+}
+
+#[test]
+fn what_the_log_says_stands_without_a_prediction() {
+    let log = "server_args=ServerArgs(model_path='/models/own', tp_size=4)\nKV Cache is allocated. #tokens: 100, KV size: 1.00 GB\n";
+    let answer = of(log, "4 H100");
+    assert_eq!((answer.engine.as_str(), answer.outcome.as_str()), ("sglang", "started"));
+    assert!(answer.not_predicted.is_some() && answer.items.iter().all(|i| i.predicted.is_none()));
+}
