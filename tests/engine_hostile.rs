@@ -111,7 +111,7 @@ proptest! {
             if rules.refuse(&model, &shape, gpu, &settings).is_some() { continue }
             let stages = rules.pipeline_split(model.layers.len(), 1, &settings).expect("one stage");
             let Ok(cache) = rules.cache_layout(&model, &shape, gpu, &settings, &stages) else { continue };
-            let held = |gib: u64| cache.capacity(&[Bytes(gib << 30)], &settings).map(|c| c.tokens).unwrap_or(Tokens::ZERO);
+            let held = |gib: u64| cache.capacity(&[Bytes(gib << 30)], &settings).map_or(Tokens::ZERO, |c| c.tokens);
             prop_assert!(held(gib + more) >= held(gib));
         }
     }

@@ -92,8 +92,8 @@ fn holds(example: &Value, answer: &Value, place: &str) -> Result<(), String> {
             if answer.len() < example.len() || (example.is_empty() && !answer.is_empty()) {
                 return Err(format!("{place} has {} items, expected {}", answer.len(), example.len()));
             }
-            let pairs = example.iter().zip(answer).enumerate();
-            pairs.map(|(i, (e, a))| holds(e, a, &format!("{place}/{i}"))).collect()
+            let mut pairs = example.iter().zip(answer).enumerate();
+            pairs.try_for_each(|(i, (e, a))| holds(e, a, &format!("{place}/{i}")))
         }
         (Value::Number(a), Value::Number(b)) if a.as_f64() == b.as_f64() => Ok(()),
         (a, b) if a == b => Ok(()),

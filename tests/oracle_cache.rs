@@ -150,7 +150,8 @@ fn differences(case: &Value, model: &ModelSpec) -> Vec<String> {
     }
     let mut found = Vec::new();
     let mut check = |what: &str, ours: String, theirs: &Value| {
-        if ours != theirs.to_string() {
+        let theirs = theirs.to_string();
+        if ours != theirs {
             found.push(format!("{what} {ours}, expected {theirs}"));
         }
     };
