@@ -146,10 +146,8 @@ fn of_command(text: &str) -> Read {
 
 /// A command as a deployment of its own. Commands of workers (`--headless`) are part of their leader's.
 fn alone(command: EngineCommand, index: usize) -> Deployment {
-    let role = match command.role.as_deref() {
-        Some(role @ ("prefill" | "decode" | "headless")) => role,
-        _ => "both",
-    };
+    let named = |role: &&str| matches!(*role, "prefill" | "decode" | "headless");
+    let role = command.role.as_deref().filter(named).unwrap_or("both");
     Deployment {
         name: format!("command {}", index + 1),
         role: role.to_owned(),
