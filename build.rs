@@ -4,6 +4,11 @@
     reason = "cargo tells a build script its directories in the environment"
 )]
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "cargo tells a build script where things are by variables only"
+)]
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write as _;

@@ -273,12 +273,16 @@ fn every_data_file_has_a_source() {
             continue;
         }
         let own = fs::read_to_string(&path).is_ok_and(|text| text.contains("source"));
-        let told = path
-            .ancestors()
-            .skip(1)
-            .take_while(|dir| dir.starts_with(&data))
+        let file = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        let beside_or_above = || path.ancestors().skip(1).take_while(|dir| dir.starts_with(&data));
+        let told = beside_or_above()
             .filter_map(|dir| fs::read_to_string(dir.join("README.md")).ok())
             .any(|text| text.contains("ource"));
+        // an index has a line for each file, with its source
+        let indexed = beside_or_above()
+            .filter_map(|dir| fs::read_to_string(dir.join("index.json")).ok())
+            .any(|text| text.lines().any(|line| line.contains(&file) && line.contains("\"source\"")));
+        let told = told || indexed;
         if !own && !told {
             let _ = writeln!(
                 faults,

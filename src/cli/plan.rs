@@ -195,7 +195,11 @@ fn tell(fault: &ServiceError, name: impl Fn(&str) -> String) -> Exit {
     match fault {
         ServiceError::Invalid(faults) => {
             for fault in faults {
-                eprintln!("error: {}: {}", name(&fault.pointer), fault.detail);
+                let got = match &fault.got {
+                    Some(got) if !fault.detail.contains("got ") => format!(", got {got}"),
+                    _ => String::new(),
+                };
+                eprintln!("error: {}: {}{got}", name(&fault.pointer), fault.detail);
             }
         }
         other => eprintln!("error: {other}"),
