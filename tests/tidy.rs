@@ -8,6 +8,13 @@ use std::path::{Path, PathBuf};
 /// Lines of a source file without its tests, at most.
 const MAX_LINES: usize = 450;
 
+/// Files that are longer still, with the length they must not exceed. A file that got short leaves the list.
+const STILL_LONG: &[(&str, usize)] = &[
+    ("src/ingest/config_json/families/linear.rs", 490),
+    ("src/ingest/config_json/families/mamba.rs", 780),
+    ("src/ingest/config_json/quantisation.rs", 630),
+];
+
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
@@ -211,8 +218,12 @@ fn files_are_short() {
         } else {
             fs::read_to_string(&path).unwrap_or_default().lines().count()
         };
-        if lines > MAX_LINES {
-            let _ = writeln!(long, "{}: {lines} lines", shown(&path));
+        let name = shown(&path);
+        let listed = STILL_LONG.iter().find(|(file, _)| *file == name).map(|(_, most)| *most);
+        if lines > listed.unwrap_or(MAX_LINES) {
+            let _ = writeln!(long, "{name}: {lines} lines");
+        } else if listed.is_some() && lines <= MAX_LINES {
+            let _ = writeln!(long, "{name}: {lines} lines now, take it off STILL_LONG");
         }
     }
     assert!(long.is_empty(), "more than {MAX_LINES} lines without tests; split by idea:\n{long}");
