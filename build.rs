@@ -3,7 +3,6 @@
     clippy::disallowed_methods,
     reason = "cargo tells a build script its directories in the environment"
 )]
-
 #![expect(
     clippy::disallowed_methods,
     reason = "cargo tells a build script where things are by variables only"
