@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use super::ask::{AccuracyCommand, CalibrateArgs, FitArgs, RequestArgs, TopologyArgs};
 use super::health::HealthArgs;
 use super::serve::{MigrateArgs, ServeArgs};
 
@@ -30,6 +31,25 @@ pub enum Command {
     Observe(super::observe::ObserveArgs),
     /// Prefixes over replicas, moves, hand-overs and longest sequences, as the API's own JSON.
     Kv(super::kv::KvArgs),
+    /// What fits: every model of the catalogue on one cluster.
+    Fit(FitArgs),
+    /// Fewest GPUs for a load (POST /v1/sizings).
+    Size(RequestArgs),
+    /// Curves over TP, context, concurrency and more (POST /v1/sweeps).
+    Sweep(RequestArgs),
+    /// Many plans, best rows only (POST /v1/batches).
+    Batch(RequestArgs),
+    /// Say how a cluster is understood.
+    Topology(TopologyArgs),
+    /// The GPUs that can be planned on.
+    Gpus,
+    /// The models of the catalogue, all or those whose name holds TEXT.
+    Models { text: Option<String> },
+    /// How far predictions lie from what real machines printed.
+    #[command(subcommand)]
+    Accuracy(AccuracyCommand),
+    /// Fit the constants of the latency model to measurements again. Minutes.
+    Calibrate(CalibrateArgs),
     /// Run the service: the API, its documentation and its metrics.
     Serve(ServeArgs),
     /// Bring the database's schema to the newest migration, and end.

@@ -1,6 +1,7 @@
 //! The command line: a thin face over `service`. It reads flags, asks, and prints; it never computes.
 
 mod args;
+mod ask;
 mod assertion;
 mod check;
 mod exit;
@@ -39,6 +40,15 @@ pub fn main() -> ExitCode {
         Command::Check(args) => check::run(args),
         Command::Observe(args) => observe::run(args),
         Command::Kv(args) => kv::run(args),
+        Command::Fit(args) => ask::fit(args),
+        Command::Size(args) => ask::size(args),
+        Command::Sweep(args) => ask::sweep(args),
+        Command::Batch(args) => ask::batch(args),
+        Command::Topology(args) => ask::topology(args),
+        Command::Gpus => ask::gpus(),
+        Command::Models { text } => ask::models(text.as_deref()),
+        Command::Accuracy(command) => ask::accuracy(command),
+        Command::Calibrate(args) => ask::calibrate(args),
         Command::Serve(args) => ended(serve::serve(args)),
         Command::Migrate(args) => ended(serve::migrate(args).map(|told| println!("{told}"))),
         Command::Openapi => {

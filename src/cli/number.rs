@@ -39,6 +39,9 @@ pub fn json(text: &str) -> Value {
     if let Ok(whole) = text.trim().parse::<u64>() {
         return Value::from(whole);
     }
+    if let Ok(negative) = text.trim().parse::<i64>() {
+        return Value::from(negative);
+    }
     match read(text) {
         Some(number) if number.fract() == 0.0 && (0.0..9_007_199_254_740_992.0).contains(&number) => {
             #[expect(
@@ -69,7 +72,7 @@ mod tests {
             ("1_000", value!(1000)),
             ("3e9", value!(3_000_000_000_u64)),
             ("0.92", value!(0.92)),
-            ("-1", value!(-1.0)),
+            ("-1", value!(-1)),
             ("18446744073709551615", value!(u64::MAX)),
             ("1e400", value!("1e400")),
             ("auto", value!("auto")),

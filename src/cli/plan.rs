@@ -178,7 +178,7 @@ fn problem(fault: ServiceError) -> Value {
     serde_json::to_value(Problem::from(fault).body()).unwrap_or_default()
 }
 
-fn exit_of(fault: &ServiceError) -> Exit {
+pub(super) fn exit_of(fault: &ServiceError) -> Exit {
     match fault {
         ServiceError::Malformed(_)
         | ServiceError::Invalid(_)
@@ -191,11 +191,15 @@ fn exit_of(fault: &ServiceError) -> Exit {
 }
 
 /// Every fault on a line of its own on stderr, at its place as `name` calls it.
-fn tell(fault: &ServiceError, name: impl Fn(&str) -> String) -> Exit {
+pub(super) fn tell(fault: &ServiceError, name: impl Fn(&str) -> String) -> Exit {
     match fault {
         ServiceError::Invalid(faults) => {
             for fault in faults {
-                eprintln!("error: {}: {}", name(&fault.pointer), fault.detail);
+                let got = match &fault.got {
+                    Some(got) if !fault.detail.contains("got ") => format!(", got {got}"),
+                    _ => String::new(),
+                };
+                eprintln!("error: {}: {}{got}", name(&fault.pointer), fault.detail);
             }
         }
         other => eprintln!("error: {other}"),

@@ -124,7 +124,10 @@ fn from_file(path: &Path) -> Result<Map<String, Value>, Unreadable> {
 }
 
 /// A text, or a file with a text, a JSON object or a topology matrix.
-fn cluster_of(given: &str, gpu: Option<&str>) -> Result<Value, Unreadable> {
+///
+/// # Errors
+/// [`Unreadable`] when a named file cannot be read.
+pub fn cluster_of(given: &str, gpu: Option<&str>) -> Result<Value, Unreadable> {
     let Some(file) = given.strip_prefix('@') else { return Ok(Value::from(given)) };
     let path = Path::new(file);
     let text = text_at(path)?;
