@@ -1,12 +1,4 @@
 //! Packs the catalogue's model configurations: one archive of deflated bodies, and a table of what the index says of each.
-#![expect(
-    clippy::disallowed_methods,
-    reason = "cargo tells a build script its directories in the environment"
-)]
-#![expect(
-    clippy::disallowed_methods,
-    reason = "cargo tells a build script where things are by variables only"
-)]
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
