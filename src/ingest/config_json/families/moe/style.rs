@@ -138,6 +138,19 @@ impl Style {
                     ..base(mixture)
                 }
             }
+            "Dots1ForCausalLM" => {
+                let width = moe_width();
+                let mut mixture = plain_mixture(stacked(context, width));
+                let corrected = config.text(&["topk_method"]) == Some("noaux_tc");
+                mixture.correction = corrected.then_some(context.quantiser.dtype);
+                mixture.shared_width = width.saturating_mul(config.size_or(&["n_shared_experts"], 0));
+                Self {
+                    qk_norm: QkNorm::Head,
+                    dense_width: config.size_or(&["intermediate_size"], 0),
+                    sparse: by_list(context, layers),
+                    ..base(mixture)
+                }
+            }
             "Ernie4_5_MoeForCausalLM" => {
                 let width = moe_width();
                 let mut mixture = plain_mixture(stacked(context, width));
