@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use serde::{Deserialize, Serialize};
 
 pub use crate::planner::latency::calibrated::Calibration;
-use crate::planner::latency::calibrated::collective::Algorithms;
+use crate::planner::latency::calibrated::collective::{Algorithm, Algorithms};
 use crate::planner::latency::calibrated::parameters::{PRIORS, Values};
 use crate::planner::latency::calibrated::range::Ranges;
 
@@ -83,11 +83,12 @@ pub fn read(text: &str) -> Result<Calibration, CalibrationError> {
         }
     }
     let positive = |x: f64| x.is_finite() && x > 0.0;
-    let bad = file.collectives.0.iter().find(|a| {
-        !(positive(a.share) && a.fixed_us.is_finite() && a.fixed_us >= 0.0)
-            || !(a.hop_us.is_finite() && a.hop_us >= 0.0 && a.loss.is_finite())
-    });
-    if let Some(bad) = bad {
+    let usable = |a: &Algorithm| {
+        positive(a.share)
+            && a.loss.is_finite()
+            && [a.fixed_us, a.hop_us].iter().all(|us| (0.0..1e9).contains(us))
+    };
+    if let Some(bad) = file.collectives.0.iter().find(|a| !usable(a)) {
         return Err(CalibrationError::Collective(bad.wire));
     }
     Ok(Calibration {

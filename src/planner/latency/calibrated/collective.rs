@@ -269,7 +269,7 @@ impl WireKind {
             return Self::Xgmi;
         }
         if key.contains("nvlink") || key.contains("nvl72") {
-            return match key.chars().filter(char::is_ascii_digit).next() {
+            return match key.chars().find(char::is_ascii_digit) {
                 Some('5' | '6') => Self::Nvlink5,
                 Some('4') => Self::Nvlink4,
                 _ => Self::Nvlink3,

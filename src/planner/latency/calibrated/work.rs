@@ -273,7 +273,7 @@ fn expansion(model: &ModelSpec) -> f64 {
         .map(|t| t.rows() as f64 / model.query_heads.max(1) as f64);
     match (rope, expanded) {
         (Some(rope), Some(features)) if model.head_size > 0 => {
-            ((features + rope) / 2.0 / model.head_size as f64).clamp(0.05, 1.0)
+            (features.midpoint(rope) / model.head_size as f64).clamp(0.05, 1.0)
         }
         _ => 1.0,
     }
