@@ -101,3 +101,40 @@ fn minicpm3_caches_every_head() {
     assert!(!spec.mla);
     assert_eq!((spec.kv_heads, spec.head_size), (40, 96));
 }
+
+#[test]
+fn glm_4_9b_chat_in_its_own_form() {
+    let spec = read(&json!({
+        "architectures": ["ChatGLMModel"], "model_type": "chatglm", "torch_dtype": "bfloat16",
+        "hidden_size": 4096, "ffn_hidden_size": 13_696, "num_layers": 40, "num_attention_heads": 32,
+        "multi_query_attention": true, "multi_query_group_num": 2, "kv_channels": 128,
+        "add_bias_linear": false, "add_qkv_bias": true, "padded_vocab_size": 151_552, "seq_length": 131_072,
+        "rmsnorm": true, "post_layer_norm": true, "tie_word_embeddings": false, "rope_ratio": 500,
+    }));
+    assert_eq!(spec.parameters(), 9_399_951_360);
+    assert_eq!((spec.kv_heads, spec.context_length), (2, 131_072));
+}
+
+/// Counted from the shapes; no published total is at hand.
+#[test]
+fn baichuan_2_7b_turns_positions_and_13b_does_not() {
+    let config = |hidden: u64, layers: u64, width: u64, heads: u64| {
+        json!({
+            "architectures": ["BaichuanForCausalLM"], "model_type": "baichuan", "torch_dtype": "bfloat16",
+            "hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": heads,
+            "intermediate_size": width, "vocab_size": 125_696, "max_position_embeddings": 4096,
+            "tie_word_embeddings": false,
+        })
+    };
+    let seven = read(&config(4096, 32, 11_008, 32));
+    assert_eq!(seven.parameters(), 7_505_973_248);
+    let thirteen = read(&config(5120, 40, 13_696, 40));
+    let tables = |spec: &ModelSpec| {
+        spec.kinds
+            .iter()
+            .flat_map(|kind| &kind.buffers)
+            .filter(|buffer| buffer.name.starts_with("rope"))
+            .count()
+    };
+    assert_eq!((tables(&seven), tables(&thirteen)), (1, 0));
+}

@@ -102,6 +102,9 @@ impl<'c> Context<'c> {
     }
 
     pub fn vocabulary(&self) -> u64 {
+        if self.architecture.starts_with("ChatGLM") {
+            return self.config.size(&["padded_vocab_size"]);
+        }
         self.config.size(&["vocab_size"])
     }
 
