@@ -64,7 +64,7 @@ fn collectives_are_near_the_measured_points() {
 #[test]
 fn the_model_is_nearer_than_the_naive_baseline_on_every_gpu_measured_often() {
     let rows = embedded_rows().expect("rows");
-    let report = judge(&rows, false).expect("a report");
+    let report = judge(&rows, &calibration::calibration(), false).expect("a report");
     assert_eq!(report.rows, 2754);
     assert_eq!(report.used + report.left_out.iter().map(|(_, n)| n).sum::<usize>(), report.rows);
     assert_eq!(report.in_fit, report.used);

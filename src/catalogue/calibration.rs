@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use serde::{Deserialize, Serialize};
 
 pub use crate::planner::latency::calibrated::Calibration;
-use crate::planner::latency::calibrated::collective::Algorithms;
+use crate::planner::latency::calibrated::collective::{Algorithm, Algorithms};
 use crate::planner::latency::calibrated::parameters::{PRIORS, Values};
 use crate::planner::latency::calibrated::range::Ranges;
 
@@ -83,6 +83,7 @@ pub fn read(text: &str) -> Result<Calibration, CalibrationError> {
         }
     }
     let positive = |x: f64| x.is_finite() && x > 0.0;
+<<<<<<< HEAD
     let bad = file.collectives.0.iter().find(|a| {
         let legal = positive(a.share)
             && [a.fixed_us, a.hop_us].iter().all(|us| us.is_finite() && *us >= 0.0)
@@ -90,6 +91,14 @@ pub fn read(text: &str) -> Result<Calibration, CalibrationError> {
         !legal
     });
     if let Some(bad) = bad {
+=======
+    let usable = |a: &Algorithm| {
+        positive(a.share)
+            && a.loss.is_finite()
+            && [a.fixed_us, a.hop_us].iter().all(|us| (0.0..1e9).contains(us))
+    };
+    if let Some(bad) = file.collectives.0.iter().find(|a| !usable(a)) {
+>>>>>>> main
         return Err(CalibrationError::Collective(bad.wire));
     }
     Ok(Calibration {

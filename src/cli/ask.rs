@@ -78,6 +78,18 @@ pub enum AccuracyCommand {
         #[arg(value_name = "FILE|-")]
         rows: PathBuf,
     },
+    /// Predicted TPOT and TTFT against measured ones, beside a naive baseline.
+    Latency {
+        /// Rows as docs/ACCURACY.md describes them, one JSON object a line; without a file, the measurements in the program.
+        #[arg(value_name = "FILE|-")]
+        rows: Option<PathBuf>,
+        /// Constants to judge instead of those in the program, as `shardwise calibrate --output` writes them.
+        #[arg(long, value_name = "FILE")]
+        calibration: Option<PathBuf>,
+        /// Fit anew for every source of the rows, without its rows, and predict those: minutes.
+        #[arg(long)]
+        held_out: bool,
+    },
 }
 
 /// `shardwise calibrate`.
@@ -212,7 +224,15 @@ pub fn models(text: Option<&str>) -> Exit {
 }
 
 pub fn accuracy(command: &AccuracyCommand) -> Exit {
-    let AccuracyCommand::Memory { rows } = command;
+    match command {
+        AccuracyCommand::Memory { rows } => accuracy_of_memory(rows),
+        AccuracyCommand::Latency { rows, calibration, held_out } => {
+            accuracy_of_latency(rows.as_deref(), calibration.as_deref(), *held_out)
+        }
+    }
+}
+
+fn accuracy_of_memory(rows: &Path) -> Exit {
     let text = match text_at(rows) {
         Ok(text) => text,
         Err(fault) => return Exit::BadInput.because(&fault.to_string()),
@@ -223,6 +243,16 @@ pub fn accuracy(command: &AccuracyCommand) -> Exit {
             Exit::Fits
         }
         Err(fault) => Exit::BadInput.because(&format!("{}: {fault}", rows.display())),
+    }
+}
+
+fn accuracy_of_latency(rows: Option<&Path>, calibration: Option<&Path>, held_out: bool) -> Exit {
+    match accuracy::latency::of_file(rows, calibration, held_out) {
+        Ok(report) => {
+            print!("{}", report.markdown());
+            Exit::Fits
+        }
+        Err(fault) => Exit::BadInput.because(&fault.to_string()),
     }
 }
 

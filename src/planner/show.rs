@@ -365,7 +365,11 @@ fn assumptions(input: &PlanInput, found: &Found<'_>) -> Vec<Assumption> {
         && let Some(ground) = found.grounds.get(best.ground)
     {
         list.extend(ground.memory_assumptions(&best.candidate.replica));
-        list.extend(ground.plain_assumptions(&best.candidate.replica));
+        let replica = &best.candidate.replica;
+        list.extend(match input.latency_model {
+            super::input::LatencyModel::Roofline => ground.plain_assumptions(replica),
+            super::input::LatencyModel::Calibrated => ground.calibrated_assumptions(replica),
+        });
     }
     let mut seen: Vec<String> = Vec::new();
     list.retain(|a| {

@@ -4,7 +4,16 @@ use std::collections::BTreeSet;
 
 use regex::Regex;
 
-use super::quantisation::bounded_regex;
+/// Longest regular expression that is read.
+const MAX_PATTERN: usize = 500;
+
+/// A regular expression with a bound on its size.
+fn bounded_regex(text: &str) -> Option<Regex> {
+    if text.len() > MAX_PATTERN {
+        return None;
+    }
+    regex::RegexBuilder::new(&format!("^(?:{text})")).size_limit(1 << 20).build().ok()
+}
 
 /// A pattern of an ignore list or a target list.
 pub enum Pattern {

@@ -185,7 +185,7 @@ pub fn significant(x: f64) -> f64 {
     if x == 0.0 || !x.is_finite() {
         return x;
     }
-    let scale = 10f64.powi(3 - x.abs().log10().floor() as i32);
+    let scale = 10f64.powf(3.0 - x.abs().log10().floor());
     (x * scale).round() / scale
 }
 

@@ -70,8 +70,12 @@ pub enum RowsError {
 pub fn read(path: &Path) -> Result<Vec<Row>, RowsError> {
     let name = path.display().to_string();
     let io = |source| RowsError::Io { path: name.clone(), source };
-    let file = std::fs::File::open(path).map_err(io)?;
     let mut text = String::new();
+    if name == "-" {
+        std::io::stdin().lock().take(MAX_BYTES).read_to_string(&mut text).map_err(io)?;
+        return parse(&text, "standard input");
+    }
+    let file = std::fs::File::open(path).map_err(io)?;
     if path.extension().is_some_and(|e| e == "gz") {
         GzDecoder::new(file).take(MAX_BYTES).read_to_string(&mut text).map_err(io)?;
     } else {

@@ -136,19 +136,34 @@ impl Rope {
             .or_else(|| config.real(&["partial_rotary_factor", "rotary_pct", "rope_pct"]))
             .filter(|factor| (0.0..=1.0).contains(factor))
             .unwrap_or(1.0);
-        let kind = scaling.as_ref().and_then(|s| s.own_text(&["rope_type", "type"])).unwrap_or("default");
-        let factor = real("factor").filter(|f| (1.0..=1e6).contains(f)).unwrap_or(1.0);
-        let original = real("original_max_position_embeddings").filter(|p| (1.0..=4e9).contains(p));
-        let positions = context.positions();
-        let positions = match kind {
-            "linear" | "dynamic" => times(positions, factor),
-            "yarn" | "deepseek_yarn" => {
-                original.map_or_else(|| times(positions, factor), |p| times(floor(p), factor))
-            }
-            _ => positions,
-        };
+        let positions = table_positions(context, scaling.as_ref());
         let base = real("rope_theta").or_else(|| config.real(&["rope_theta"])).unwrap_or(10_000.0);
         Self { features: times(head, partial), positions, base }
+    }
+
+    /// Positions of the table as the file scales it for all layers alike.
+    pub fn table_positions(context: &Context<'_>) -> u64 {
+        table_positions(context, rope_section(context.config, None).as_ref())
+    }
+}
+
+/// Rows of a rotary table: what the model takes, lengthened by the scaling (`layers/rotary_embedding`).
+fn table_positions(context: &Context<'_>, scaling: Option<&Config<'_>>) -> u64 {
+    let real = |name: &str| scaling.and_then(|s| s.own_real(name));
+    let kind = scaling.and_then(|s| s.own_text(&["rope_type", "type"])).unwrap_or("default");
+    let factor = real("factor").filter(|f| (1.0..=1e6).contains(f)).unwrap_or(1.0);
+    let original = real("original_max_position_embeddings")
+        .or_else(|| context.config.real(&["original_max_position_embeddings"]))
+        .filter(|p| (1.0..=4e9).contains(p));
+    let positions = context.positions();
+    match kind {
+        "linear" | "dynamic" => times(positions, factor),
+        "yarn" | "deepseek_yarn" => {
+            original.map_or_else(|| times(positions, factor), |p| times(floor(p), factor))
+        }
+        // a table for short and one for long contexts, both kept
+        "longrope" | "su" => positions.saturating_add(original.map_or(0, floor)),
+        _ => positions,
     }
 }
 

@@ -24,6 +24,10 @@ struct Style {
     everywhere: &'static [&'static str],
     /// Two learned numbers in the activation of each layer.
     learned_activation: bool,
+    /// Positions by slopes for each head (ALiBi): no rotary table.
+    slopes: bool,
+    /// Half of each head is turned, and `rope_ratio` stretches the base (ChatGLM).
+    half_turned: bool,
 }
 
 /// Which layers have a sliding window.
@@ -67,6 +71,8 @@ impl Style {
         windows: Windows::Listed,
         everywhere: &[],
         learned_activation: false,
+        slopes: false,
+        half_turned: false,
     };
 
     /// The style of an architecture; `None` when it is not a dense decoder of this kind.
@@ -166,6 +172,34 @@ impl Style {
             "ExaoneForCausalLM" | "SolarForCausalLM" | "TeleFLMForCausalLM" | "TeleChat2ForCausalLM" => {
                 Self { windows: Windows::Never, ..llama }
             }
+            "BaiChuanForCausalLM" | "BaichuanForCausalLM" => Self {
+                windows: Windows::Never,
+                everywhere: EVERYWHERE,
+                // the class with the small letter turns positions only in the size of the 7B model
+                slopes: context.architecture == "BaichuanForCausalLM" && context.hidden() != 4096,
+                ..llama
+            },
+            "ChatGLMModel" | "ChatGLMForConditionalGeneration" => {
+                let other_form = |key| config.refuse(key, "unknown_layer", "this form is not known here");
+                for key in ["post_layer_norm", "rmsnorm"] {
+                    if !config.flag(&[key], true) {
+                        other_form(key);
+                    }
+                }
+                if config.value(&["vision_config"]).is_some() {
+                    other_form("vision_config");
+                }
+                let bias = config.flag(&["add_bias_linear"], false);
+                Self {
+                    qkv_bias: bias || config.flag(&["add_qkv_bias"], false),
+                    out_bias: bias,
+                    mlp_bias: bias,
+                    windows: Windows::Never,
+                    everywhere: EVERYWHERE,
+                    half_turned: true,
+                    ..llama
+                }
+            }
             "OrionForCausalLM" => {
                 Self { norm_bias: true, windows: Windows::Never, everywhere: EVERYWHERE, ..llama }
             }
@@ -263,7 +297,7 @@ pub fn read<'c>(context: &Context<'c>) -> Option<Body<'c>> {
         qk_norm: style.qk_norm,
         ..Attention::of(context)
     };
-    let width = config.size(&["intermediate_size", "n_inner"]);
+    let width = config.size(&["intermediate_size", "n_inner", "ffn_hidden_size"]);
     let layers = context.layers();
     let reaches = reaches(context, style.windows, layers);
     let full_rope = Rope::of(context, base.head, Some("full_attention"));
@@ -272,6 +306,13 @@ pub fn read<'c>(context: &Context<'c>) -> Option<Body<'c>> {
     let stretch =
         if context.architecture.starts_with("Qwen2") && context.architecture.contains("VL") { 4 } else { 1 };
     let full_rope = Rope { positions: full_rope.positions.saturating_mul(stretch), ..full_rope };
+    let full_rope = if style.half_turned {
+        let head = base.head;
+        let base = 10_000.0 * config.real(&["rope_ratio"]).unwrap_or(1.0);
+        Rope { features: head / 2, positions: context.positions(), base }
+    } else {
+        full_rope
+    };
     let local_base = config.real(&["rope_local_base_freq"]);
     let local_rope =
         local_base.map_or(local_rope, |base| Rope { base, positions: context.positions(), ..local_rope });
@@ -288,7 +329,9 @@ pub fn read<'c>(context: &Context<'c>) -> Option<Body<'c>> {
             layer.layer_norm(norm, base.hidden, style.norm_bias);
         }
         let rope = if matches!(reach, Reach::Sliding { .. }) { local_rope } else { full_rope };
-        if style.transformers {
+        if style.slopes {
+            // the slopes are numbers of the program, no tensor
+        } else if style.transformers {
             inverse_frequencies(&mut layer, rope);
         } else {
             rope_buffer(&mut layer, rope);

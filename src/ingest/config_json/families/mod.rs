@@ -8,10 +8,13 @@ mod kimi;
 mod lfm;
 mod lightning;
 mod linear;
+mod longcat;
 mod mamba;
+mod minicpm3;
 mod mla;
 mod moe;
 mod nemotron;
+mod step;
 mod varied;
 mod vision;
 mod zamba;
@@ -69,6 +72,9 @@ const FAMILIES: &[for<'c> fn(&Context<'c>) -> Option<Body<'c>>] = &[
     lfm::read,
     varied::read,
     compressed::read,
+    step::read,
+    longcat::read,
+    minicpm3::read,
 ];
 
 /// Read the family that `architecture` belongs to; `None` when it is not known.
@@ -96,6 +102,9 @@ impl<'c> Context<'c> {
     }
 
     pub fn vocabulary(&self) -> u64 {
+        if self.architecture.starts_with("ChatGLM") {
+            return self.config.size(&["padded_vocab_size"]);
+        }
         self.config.size(&["vocab_size"])
     }
 

@@ -1,11 +1,12 @@
 //! The calibrated model asked about one layout of a plan.
 
 use super::collective::Wire;
-use super::parameters::Values;
+use super::parameters::{Parameter as P, Values};
 use super::releases::{UNKNOWN_RELEASE, released};
 use super::setting::{Arrival, Engine, EngineKind, Load, Machine, Question, Statistic};
 use super::work::RankWork;
 use super::{Calibration, estimate, step};
+use crate::planner::estimate::{Assumption, AssumptionValue};
 use crate::planner::input::Overrides;
 use crate::planner::latency::Timing;
 use crate::planner::replica::{Ground, Replica};
@@ -47,6 +48,46 @@ impl Ground<'_> {
             tpot_range: (range.tpot.low, range.tpot.high),
             basis: range.basis,
         }
+    }
+
+    /// The constants behind a calibrated timing, as the answer lists them: the fit, the rates that it works on, and the
+    /// main shares of them. `data/calibration/latency.json` has them all.
+    #[must_use]
+    pub fn calibrated_assumptions(&self, replica: &Replica) -> Vec<Assumption> {
+        let changed = overridden(&self.input.calibration, &self.input.overrides);
+        let calibration = changed.as_ref().unwrap_or(&self.input.calibration);
+        let fit = format!("calibration {}: {}", calibration.version, calibration.source);
+        let gpu = format!("hardware catalogue, {}: {}", self.gpu.key, self.gpu.sources.join("; "));
+        let given = |name, own: f64| self.input.overrides.number(name).unwrap_or(own);
+        let share = |p| calibration.values.get(p);
+        let machine = Machine::of(&self.gpu);
+        let mut list = vec![
+            Assumption {
+                name: "latency_calibration".to_owned(),
+                value: AssumptionValue::Text(calibration.version.clone()),
+                unit: String::new(),
+                source: calibration.source.clone(),
+                given: false,
+            },
+            self.assumption(
+                "hbm_bytes_per_s",
+                given("hbm_bytes_per_s", machine.hbm_bytes_per_s),
+                "B/s",
+                &gpu,
+            ),
+            self.assumption("hbm_efficiency", share(P::WeightShare), "", &fit),
+            self.assumption("peak_flops", given("peak_flops", machine.half()), "FLOP/s", &gpu),
+            self.assumption("compute_efficiency", share(P::PrefillRate), "", &fit),
+            self.assumption("layer_seconds", share(P::LayerCost), "s", &fit),
+        ];
+        if replica.shape.tp > 1 {
+            let link = &replica.placed.tp.link;
+            let source =
+                format!("hardware catalogue, {} ({}): {}", link.key, link.name, link.sources.join("; "));
+            let rate = self.given_link(&replica.placed.tp).unwrap_or(link.bidirectional_bytes_per_s);
+            list.push(self.assumption("link_bytes_per_s", rate, "B/s", &source));
+        }
+        list
     }
 
     fn question<'q>(

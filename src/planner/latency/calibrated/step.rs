@@ -132,12 +132,11 @@ fn fixed_cost_factor(work: &RankWork, generation: Generation, engine: &Engine, v
 /// Peak rate in which products run: the format's own where the GPU has it.
 fn peak_of(format: Format, machine: &Machine) -> f64 {
     match format {
-        Format::Half | Format::PackedHalf => machine.half(),
         Format::Fp8 => machine.fp8(),
         Format::Nvfp4 => machine.fp4(),
-        // mxfp4 weights meet 8-bit activations on Blackwell and are unpacked to 16 bit before it
+        // mxfp4 weights meet 8-bit activations where the GPU has 4-bit products, and are unpacked to 16 bit elsewhere
         Format::Mxfp4 if machine.peak.fp4.is_some() => machine.fp8(),
-        Format::Mxfp4 => machine.half(),
+        Format::Half | Format::PackedHalf | Format::Mxfp4 => machine.half(),
     }
 }
 

@@ -7,8 +7,9 @@ mod ranking;
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 
-use crate::catalogue::calibration::{calibration, priors};
+use crate::catalogue::calibration::{CalibrationError, calibration, priors};
 use crate::planner::latency::calibrated::Calibration;
 use crate::service::calibrate::{Usable, collectives, embedded_rows, serving, usable};
 use crate::service::measurements::{Observation, Row, RowsError, read};
@@ -33,39 +34,70 @@ pub struct LatencyReport {
     pub ranking: Ranking,
     /// True when every row was predicted by a fit that saw no row of its source.
     pub held_out: bool,
+    /// Version of the constants.
+    pub calibration: String,
 }
 
-/// Judge the calibration in use on a file of rows (JSONL, packed when its name ends in `.gz`).
+/// Rows or constants that cannot be judged.
+#[derive(Debug, thiserror::Error)]
+pub enum LatencyError {
+    #[error(transparent)]
+    Rows(#[from] RowsError),
+    #[error("{path}: {source}")]
+    Calibration { path: String, source: CalibrationError },
+    #[error("{path}: {source}")]
+    Io { path: String, source: std::io::Error },
+}
+
+/// Judge the calibration in use on a file of rows (JSONL, packed when its name ends in `.gz`, `-` for standard input).
 ///
 /// # Errors
 /// When the file cannot be read, or a line is no row.
-pub fn latency(path: &Path) -> Result<LatencyReport, RowsError> {
-    judge(&read(path)?, false)
+pub fn latency(path: &Path) -> Result<LatencyReport, LatencyError> {
+    of_file(Some(path), None, false)
 }
 
-/// Judge the method on the measurements in the binary: every row by a fit that saw no row of its source. Minutes.
+/// Judge on a file of rows, or on the measurements in the binary: the calibration in use, one of a file, or the method
+/// (`held_out`: every row by a fit that saw no row of its source, which takes minutes).
 ///
 /// # Errors
-/// When the measurements in the binary are damaged.
-pub fn latency_held_out() -> Result<LatencyReport, RowsError> {
-    judge(&embedded_rows()?, true)
+/// When a file cannot be read, a line is no row, or the constants are none.
+pub fn of_file(
+    rows: Option<&Path>,
+    constants: Option<&Path>,
+    held_out: bool,
+) -> Result<LatencyReport, LatencyError> {
+    let rows = match rows {
+        Some(path) => read(path)?,
+        None => embedded_rows()?,
+    };
+    let judged = match constants {
+        None => calibration(),
+        Some(path) => {
+            let name = path.display().to_string();
+            let text = std::fs::read_to_string(path)
+                .map_err(|source| LatencyError::Io { path: name.clone(), source })?;
+            let read = crate::catalogue::calibration::read(&text);
+            Arc::new(read.map_err(|source| LatencyError::Calibration { path: name, source })?)
+        }
+    };
+    Ok(judge(&rows, &judged, held_out)?)
 }
 
 /// Judge rows.
 ///
 /// # Errors
 /// When the measurements in the binary, which the baseline is fitted to, are damaged.
-pub fn judge(rows: &[Row], held_out: bool) -> Result<LatencyReport, RowsError> {
+pub fn judge(rows: &[Row], in_use: &Calibration, held_out: bool) -> Result<LatencyReport, RowsError> {
     let Usable { rows: used, left_out } = usable(rows);
     let all: Vec<&Observation> = used.iter().collect();
     let known = embedded_rows()?;
     let fitted: BTreeSet<&str> = known.iter().map(|r| r.id.as_str()).collect();
-    let in_use = calibration();
     let predicted: Vec<(f64, f64)> = if held_out {
         let base = Calibration { algorithms: collectives::fit(&collectives::embedded_points()), ..priors() };
         serving::held_out_by_source(&all, &base)
     } else {
-        all.iter().map(|o| serving::predict(o, &in_use)).collect()
+        all.iter().map(|o| serving::predict(o, in_use)).collect()
     };
     let naive = baseline::fit(&usable(&known).rows);
     let plain: Vec<(f64, f64)> = all.iter().map(|o| naive.predict(o)).collect();
@@ -75,9 +107,10 @@ pub fn judge(rows: &[Row], held_out: bool) -> Result<LatencyReport, RowsError> {
         in_fit: all.iter().filter(|o| fitted.contains(o.id.as_str())).count(),
         left_out,
         groups: groups::of(&all, &predicted, &plain),
-        inside: inside(&all, &predicted, &in_use),
+        inside: inside(&all, &predicted, in_use),
         ranking: ranking::of(&all, &predicted),
         held_out,
+        calibration: in_use.version.clone(),
     })
 }
 
@@ -111,7 +144,7 @@ impl LatencyReport {
         let how = if self.held_out {
             format!("every row predicted by a fit that saw no row of its source ({} folds)", serving::FOLDS)
         } else {
-            format!("predicted by calibration {}", calibration().version)
+            format!("predicted by calibration {}", self.calibration)
         };
         out.push_str(&format!("{} rows, {} used: {how}.", self.rows, self.used));
         if self.in_fit > 0 && !self.held_out {

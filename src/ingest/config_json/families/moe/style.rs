@@ -1,220 +1,22 @@
-//! Mixtures of experts with attention by head.
+//! What each architecture of this family fixes, and what it reads from the file.
 
-use super::super::build::{Experts as Stacked, Layer, Stack};
-use super::dense::{EVERYWHERE, Windows, layer_types, name_layer, reaches};
-use super::{Attention, Body, Context, FinalNorm, QkNorm, Rope, rope_buffer};
-use crate::planner::model::cache::{LayerCache, Reach};
+use super::super::super::build::Experts as Stacked;
+use super::super::super::reader::MAX_SIZE;
+use super::super::dense::{EVERYWHERE, Windows};
+use super::super::{Context, QkNorm};
+use super::mixture::{
+    EXPERT_COUNT, EXPERTS_PER_TOKEN, Mixture, by_list, by_step, from_layer, plain_mixture, stacked,
+};
+use super::{Style, sparse_index};
+use crate::planner::model::ClassLimits;
 use crate::planner::model::dtype::Dtype;
-use crate::planner::model::ledger::{Part, Role, Sharing};
-use crate::planner::model::{ClassLimits, Experts};
-
-/// The feed-forward block of a mixture-of-experts layer.
-#[derive(Debug, Clone, Copy)]
-pub struct Mixture {
-    pub experts: Stacked,
-    /// The router's weights are fp32 whatever the model's format.
-    pub router_fp32: bool,
-    pub router_bias: bool,
-    /// A correction of the router's scores for each expert, in this format.
-    pub correction: Option<Dtype>,
-    /// Width of all shared experts together, 0 for none.
-    pub shared_width: u64,
-    /// A gate of one output on the shared expert.
-    pub shared_gate: bool,
-    /// The class holds shared experts whole under sequence-parallel MoE.
-    pub sequence_parallel: bool,
-}
-
-impl Mixture {
-    /// Router, experts and shared experts under `name` (`mlp`, `block_sparse_moe`, …).
-    pub fn build(&self, layer: &mut Layer<'_>, name: &str, gate: &'static str, shared: &str) {
-        let Stacked { count, hidden, .. } = self.experts;
-        let outputs = [Part::whole(count)];
-        let dtype = if self.router_fp32 { Dtype::Fp32 } else { layer.dtype() };
-        layer.typed_linear(Role::Router, gate, &outputs, Part::whole(hidden), dtype);
-        if self.router_bias {
-            layer.vector(Role::Router, "gate.bias", &outputs);
-        }
-        if let Some(dtype) = self.correction {
-            layer.score_correction(&outputs, dtype);
-        }
-        layer.experts(&format!("{name}.experts"), self.experts);
-        if self.shared_width > 0 {
-            let sharing = if self.sequence_parallel { Sharing::SharedExperts } else { Sharing::Tensor };
-            layer.mlp_shared(
-                &format!("{name}.{shared}"),
-                hidden,
-                self.shared_width,
-                self.experts.gated,
-                false,
-                Some(sharing),
-            );
-        }
-        if self.shared_gate {
-            layer.plain_linear(
-                Role::Router,
-                "shared_expert_gate",
-                &[Part::whole(1)],
-                Part::whole(hidden),
-                false,
-            );
-        }
-    }
-
-    /// In brief; `shared` experts of the routed experts' width.
-    pub fn summary(&self) -> Experts {
-        let shared =
-            if self.shared_width == 0 { 0 } else { (self.shared_width / self.experts.width.max(1)).max(1) };
-        Experts { routed: self.experts.count, per_token: self.experts.per_token, shared }
-    }
-}
-
-/// The names under which files keep the number of routed experts.
-pub const EXPERT_COUNT: &[&str] =
-    &["num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts", "num_routed_experts"];
-/// The names of the experts a token chooses.
-pub const EXPERTS_PER_TOKEN: &[&str] = &[
-    "num_experts_per_tok",
-    "experts_per_token",
-    "num_experts_per_token",
-    "moe_topk",
-    "moe_k",
-    "top_k_experts",
-    "moe_top_k",
-];
-
-/// How a mixture decoder differs from the others.
-struct Style {
-    windows: Windows,
-    qkv_bias: bool,
-    out_bias: bool,
-    qk_norm: QkNorm,
-    norms: &'static [&'static str],
-    norm_bias: bool,
-    mixture: Mixture,
-    /// Width of the layers without experts.
-    dense_width: u64,
-    /// Which layers have experts.
-    sparse: Vec<bool>,
-    tied: bool,
-    everywhere: &'static [&'static str],
-    limits: ClassLimits,
-    /// Attention sinks: one number a query head.
-    sinks: bool,
-    head_bias: bool,
-    transformers: bool,
-    block: &'static str,
-    shared: &'static str,
-    /// A gate as wide as the queries, as a projection of its own.
-    gate_projection: bool,
-    /// Block-sparse attention: which layers have an index, its heads and their size.
-    index: Option<Index>,
-}
-
-/// The index of block-sparse attention (MiniMax M3): its queries follow the KV heads, its one key is on every rank.
-struct Index {
-    layers: Vec<bool>,
-    heads: u64,
-    head: u64,
-}
-
-/// The index that `sparse_attention_config` describes.
-fn sparse_index(context: &Context<'_>, layers: usize) -> Option<Index> {
-    let sparse = context.config.section_anywhere(&["sparse_attention_config"])?;
-    let listed = sparse.per_layer(&["sparse_attention_freq"], layers)?;
-    Some(Index {
-        layers: listed.iter().take(layers).map(|n| *n != 0).collect(),
-        heads: sparse.size(&["sparse_num_index_heads"]),
-        head: sparse.size(&["sparse_index_dim"]),
-    })
-}
-
-impl Index {
-    fn build(&self, layer: &mut Layer<'_>, hidden: u64) {
-        let outputs = [Part::heads(self.heads, self.head, "index heads"), Part::whole(self.head)];
-        layer.linear(Role::Indexer, "self_attn.qkv_proj", &outputs, Part::whole(hidden), false);
-        layer.norm("self_attn.index_q_norm", self.head);
-        layer.norm("self_attn.index_k_norm", self.head);
-        // one key a token for all heads, in the cache's own format
-        layer.caches.push(LayerCache::Latent {
-            kv_lora_rank: self.head,
-            rope: 0,
-            sparse: false,
-            reach: Reach::Full,
-        });
-    }
-}
 
 const TWO: &[&str] = &["input_layernorm", "post_attention_layernorm"];
 const FOUR: &[&str] =
     &["input_layernorm", "post_attention_layernorm", "pre_mlp_layernorm", "post_mlp_layernorm"];
 
-/// Experts as most files name them, of width `width`.
-fn stacked(context: &Context<'_>, width: u64) -> Stacked {
-    let config = context.config;
-    Stacked {
-        count: config.size(EXPERT_COUNT),
-        per_token: config.size(EXPERTS_PER_TOKEN),
-        hidden: context.hidden(),
-        width,
-        gated: true,
-        bias: false,
-    }
-}
-
-fn plain_mixture(experts: Stacked) -> Mixture {
-    Mixture {
-        experts,
-        router_fp32: false,
-        router_bias: false,
-        correction: None,
-        shared_width: 0,
-        shared_gate: false,
-        sequence_parallel: false,
-    }
-}
-
-/// Layers from `first` on.
-fn from_layer(first: u64, layers: usize) -> Vec<bool> {
-    (0..layers).map(|i| u64::try_from(i).unwrap_or(u64::MAX) >= first).collect()
-}
-
-/// Layers with experts by `decoder_sparse_step` and `mlp_only_layers` (Qwen).
-pub fn by_step(context: &Context<'_>, layers: usize) -> Vec<bool> {
-    let config = context.config;
-    let step = config.size_or(&["decoder_sparse_step"], 1).max(1);
-    let dense = config.numbers(&["mlp_only_layers"], super::super::reader::MAX_SIZE).unwrap_or_default();
-    (0..layers)
-        .map(|i| {
-            let n = u64::try_from(i).unwrap_or(0);
-            !dense.contains(&n) && (n + 1).is_multiple_of(step)
-        })
-        .collect()
-}
-
-/// Layers with experts by a list of 0 and 1, or from `first_k_dense_replace` on.
-pub fn by_list(context: &Context<'_>, layers: usize) -> Vec<bool> {
-    let config = context.config;
-    if let Some(kinds) = config.texts(&["mlp_layer_types"]).filter(|kinds| kinds.len() >= layers) {
-        return kinds.iter().take(layers).map(|kind| *kind != "dense").collect();
-    }
-    if config.value(&["moe_layer_freq"]).is_some_and(|(value, _)| value.is_array())
-        && let Some(list) = config.per_layer(&["moe_layer_freq"], layers)
-    {
-        return list.iter().take(layers).map(|n| *n != 0).collect();
-    }
-    let first = config.size_or(&["first_k_dense_replace"], 0);
-    let step = config.size_or(&["moe_layer_freq"], 1).max(1);
-    (0..layers)
-        .map(|i| {
-            let n = u64::try_from(i).unwrap_or(0);
-            n >= first && n.is_multiple_of(step)
-        })
-        .collect()
-}
-
 impl Style {
-    fn of(context: &Context<'_>) -> Option<Self> {
+    pub(super) fn of(context: &Context<'_>) -> Option<Self> {
         let config = context.config;
         let layers = context.layers_if_given();
         let within = ClassLimits { ranks_within_experts: true, ..ClassLimits::default() };
@@ -331,6 +133,19 @@ impl Style {
                 mixture.sequence_parallel = true;
                 Self {
                     qk_norm: if config.flag(&["use_qk_norm"], false) { QkNorm::Head } else { QkNorm::None },
+                    dense_width: config.size_or(&["intermediate_size"], 0),
+                    sparse: by_list(context, layers),
+                    ..base(mixture)
+                }
+            }
+            "Dots1ForCausalLM" => {
+                let width = moe_width();
+                let mut mixture = plain_mixture(stacked(context, width));
+                let corrected = config.text(&["topk_method"]) == Some("noaux_tc");
+                mixture.correction = corrected.then_some(context.quantiser.dtype);
+                mixture.shared_width = width.saturating_mul(config.size_or(&["n_shared_experts"], 0));
+                Self {
+                    qk_norm: QkNorm::Head,
                     dense_width: config.size_or(&["intermediate_size"], 0),
                     sparse: by_list(context, layers),
                     ..base(mixture)
@@ -499,7 +314,7 @@ impl Style {
                 mixture.shared_width = width;
                 mixture.sequence_parallel = true;
                 let step = config.size_or(&["interleave_moe_layer_step"], 1);
-                let sparse = config.numbers(&["moe_layers"], super::super::reader::MAX_SIZE).map_or_else(
+                let sparse = config.numbers(&["moe_layers"], MAX_SIZE).map_or_else(
                     || {
                         (1..=layers)
                             .map(|n| step > 0 && u64::try_from(n).unwrap_or(0).is_multiple_of(step))
@@ -520,67 +335,4 @@ impl Style {
             _ => return None,
         })
     }
-}
-
-/// Read a mixture of experts.
-pub fn read<'c>(context: &Context<'c>) -> Option<Body<'c>> {
-    let style = Style::of(context)?;
-    let base = Attention {
-        qkv_bias: style.qkv_bias,
-        out_bias: style.out_bias,
-        qk_norm: style.qk_norm,
-        ..Attention::of(context)
-    };
-    let layers = context.layers();
-    let types = layer_types(context, layers);
-    let mut stack = Stack::default();
-    for (index, reach) in reaches(context, style.windows, layers).into_iter().enumerate() {
-        let mut layer = context.layer(index);
-        name_layer(&mut layer, reach);
-        Attention { reach, ..base }.build(&mut layer, "self_attn");
-        if style.sinks {
-            layer.typed_vector(
-                Role::Attention,
-                "self_attn.sinks",
-                &[Part::units(base.heads, 1, "query heads")],
-                layer.dtype(),
-            );
-        }
-        if style.gate_projection {
-            let gate = [Part::units(base.heads, base.head, "query heads")];
-            layer.linear(Role::Attention, "self_attn.gate_proj", &gate, Part::whole(base.hidden), false);
-        }
-        if let Some(index_of_layer) =
-            style.index.as_ref().filter(|own| own.layers.get(index).copied().unwrap_or(false))
-        {
-            layer.name = "block_sparse_attention".to_owned();
-            index_of_layer.build(&mut layer, base.hidden);
-        }
-        let is_sparse = style.sparse.get(index).copied().unwrap_or(true);
-        if is_sparse {
-            layer.name.push_str("+moe");
-            style.mixture.build(&mut layer, style.block, "gate", style.shared);
-        } else {
-            layer.mlp("mlp", base.hidden, style.dense_width, true, false);
-        }
-        for norm in style.norms {
-            layer.layer_norm(norm, base.hidden, style.norm_bias);
-        }
-        if !style.transformers {
-            let kind = types.as_ref().and_then(|types| types.get(index).copied());
-            rope_buffer(&mut layer, Rope::of(context, base.head, kind));
-        }
-        stack.push(layer);
-    }
-    let final_norm = if style.norm_bias { FinalNorm::Layer { bias: true } } else { FinalNorm::Rms };
-    let mut body = context.body(stack, context.tied(style.tied), final_norm);
-    if style.head_bias {
-        body.tail.vector(Role::LmHead, "lm_head.bias", &[super::vocabulary_rows(body.vocabulary)]);
-    }
-    body.query_heads = base.heads;
-    body.kv_heads = base.kv_heads;
-    body.head_size = base.head;
-    body.experts = Some(style.mixture.summary());
-    body.limits = style.limits;
-    Some(body.everywhere(style.everywhere))
 }

@@ -1,0 +1,146 @@
+//! Vision towers and their projectors, as vLLM 0.33 builds them beside the decoder. They sit on the first pipeline stage.
+
+mod clip;
+mod gemma;
+mod moon;
+mod qwen;
+
+use super::super::build::Layer;
+use super::super::reader::{Config, MAX_LAYERS};
+use super::{Body, Context};
+use crate::planner::model::ledger::{Buffer, Cut, Part, Role};
+
+/// Add the tower of a wrapper architecture to the head of its decoder.
+pub fn add<'c>(context: &Context<'c>, body: &mut Body<'c>) {
+    let tower = match context.architecture {
+        "Gemma3ForConditionalGeneration" => gemma::gemma3(context, body.hidden),
+        "Qwen2_5_VLForConditionalGeneration" => qwen::qwen2_5(context),
+        "Qwen3VLForConditionalGeneration"
+        | "Qwen3VLMoeForConditionalGeneration"
+        | "Qwen3_5ForConditionalGeneration"
+        | "Qwen3_5MoeForConditionalGeneration" => qwen::qwen3(context),
+        "Llama4ForConditionalGeneration" => clip::llama4(context, body.hidden),
+        "Mistral3ForConditionalGeneration" => clip::pixtral(context, body.hidden),
+        "KimiK25ForConditionalGeneration" | "KimiK3ForConditionalGeneration" => {
+            moon::moon(context, body.hidden)
+        }
+        "MiniMaxM3SparseForConditionalGeneration" => clip::minimax(context, body.hidden),
+        "Gemma4ForConditionalGeneration" => gemma::gemma4(context, body.hidden),
+        _ => return,
+    };
+    match tower {
+        Some(tower) => {
+            body.head.tensors.extend(tower.tensors);
+            body.head.buffers.extend(tower.buffers);
+        }
+        None => {
+            context.config.note("the file has no vision_config: the vision tower is left out of the weights")
+        }
+    }
+}
+
+/// Sizes that most towers name alike.
+struct Sizes {
+    layers: u64,
+    hidden: u64,
+    heads: u64,
+    width: u64,
+    patch: u64,
+    channels: u64,
+}
+
+impl Sizes {
+    fn of(vision: &Config<'_>) -> Self {
+        Self {
+            layers: vision.size_within(&["num_hidden_layers", "depth", "vt_num_hidden_layers"], MAX_LAYERS),
+            hidden: vision.size(&["hidden_size", "vt_hidden_size", "embed_dim"]),
+            heads: vision.size(&["num_attention_heads", "num_heads", "vt_num_attention_heads"]),
+            width: vision.size(&["intermediate_size", "vt_intermediate_size"]),
+            patch: vision.size(&["patch_size"]),
+            channels: vision.size_or(&["num_channels", "in_channels", "in_chans"], 3),
+        }
+    }
+
+    /// Features of one square patch.
+    const fn patch_features(&self) -> u64 {
+        self.channels.saturating_mul(self.patch).saturating_mul(self.patch)
+    }
+}
+
+/// How features of a tower are cut.
+#[derive(Clone, Copy)]
+enum Cutting {
+    /// Over the TP ranks.
+    Even,
+    /// Whole on every rank unless the ranks divide this many heads.
+    ByHeads(u64),
+    /// Whole on every rank.
+    Whole,
+}
+
+impl Cutting {
+    fn features(self, size: u64, what: &'static str) -> Part {
+        match self {
+            Self::Even => Part::even(size, what),
+            Self::ByHeads(heads) => Part { size, cut: Cut::UnitsIfDivides { units: size, heads }, what },
+            Self::Whole => Part::whole(size),
+        }
+    }
+
+    fn heads(self, heads: u64, width: u64) -> Part {
+        let size = heads.saturating_mul(width);
+        match self {
+            Self::Even => Part::units(heads, width, "vision heads"),
+            Self::ByHeads(of) => {
+                Part { size, cut: Cut::UnitsIfDivides { units: heads, heads: of }, what: "vision heads" }
+            }
+            Self::Whole => Part::whole(size),
+        }
+    }
+}
+
+/// The block of a tower.
+struct Block {
+    /// Width of queries, keys and values together over all heads.
+    attention_width: u64,
+    attention_bias: bool,
+    gated: bool,
+    mlp_bias: bool,
+    /// Norms over the hidden size, and whether they have a bias.
+    norms: u64,
+    norm_bias: bool,
+    /// Norms of one head's size on queries and keys.
+    qk_norm: bool,
+}
+
+/// The repeated blocks of a tower as tensors with `layers` copies.
+fn blocks(tower: &mut Layer<'_>, sizes: &Sizes, block: &Block, cutting: Cutting) {
+    let from = tower.tensors.len();
+    let hidden = Part::whole(sizes.hidden);
+    let head = block.attention_width.checked_div(sizes.heads).unwrap_or(0);
+    let heads = cutting.heads(sizes.heads, head);
+    tower.linear(Role::Tower, "blocks.0.attn.qkv_proj", &[heads, heads, heads], hidden, block.attention_bias);
+    tower.linear(Role::Tower, "blocks.0.attn.o_proj", &[hidden], heads, false);
+    if block.attention_bias {
+        tower.vector(Role::Tower, "blocks.0.attn.o_proj.bias", &[hidden]);
+    }
+    let width = cutting.features(sizes.width, "vision intermediate size");
+    let up: &[Part] = if block.gated { &[width, width] } else { &[width] };
+    tower.linear(Role::Tower, "blocks.0.mlp.up_proj", up, hidden, block.mlp_bias);
+    tower.linear(Role::Tower, "blocks.0.mlp.down_proj", &[hidden], width, block.mlp_bias);
+    for _ in 0..block.norms.min(4) {
+        tower.layer_norm("blocks.0.norm", sizes.hidden, block.norm_bias);
+    }
+    if block.qk_norm {
+        tower.norm("blocks.0.q_norm", head);
+        tower.norm("blocks.0.k_norm", head);
+    }
+    for tensor in tower.tensors.iter_mut().skip(from) {
+        tensor.copies = sizes.layers;
+    }
+}
+
+/// A buffer of the tower.
+fn buffer(tower: &mut Layer<'_>, bytes: u64) {
+    tower.buffers.push(Buffer { name: "".into(), bytes, with_experts_dealt: false });
+}

@@ -1,0 +1,85 @@
+//! The towers of Qwen: patches over frames, mergers of neighbouring patches.
+
+use super::super::super::build::Layer;
+use super::super::Context;
+use super::{Block, Cutting, Sizes, blocks, buffer};
+use crate::planner::model::ledger::{Part, Role};
+
+/// A merger of patches: norm, square layer, output layer.
+fn merger(tower: &mut Layer<'_>, merged: u64, out: u64, norm: u64, norm_bias: bool) {
+    let part = Part::even(merged, "vision merger size");
+    tower.layer_norm("merger.norm", norm, norm_bias);
+    tower.linear(Role::Tower, "merger.linear_fc1", &[part], Part::whole(merged), true);
+    tower.linear(Role::Tower, "merger.linear_fc2", &[Part::whole(out)], part, false);
+    tower.vector(Role::Tower, "merger.linear_fc2.bias", &[Part::whole(out)]);
+}
+
+/// The rotary table of a tower: half of a head over 8192 positions.
+fn half_rope(tower: &mut Layer<'_>, sizes: &Sizes) {
+    let features = sizes.hidden.checked_div(sizes.heads).unwrap_or(0) / 2;
+    let bytes = features.saturating_mul(8192).saturating_mul(tower.dtype().bytes());
+    buffer(tower, bytes);
+}
+
+/// Qwen2.5-VL.
+pub(super) fn qwen2_5<'c>(context: &Context<'c>) -> Option<Layer<'c>> {
+    let vision = context.top.section("vision_config", false)?;
+    let sizes = Sizes::of(&vision);
+    let mut tower = Layer::tower(context.quantiser, "visual", false);
+    let frames = vision.size_or(&["temporal_patch_size"], 2);
+    let merge = vision.size_or(&["spatial_merge_size"], 2);
+    let features = sizes.patch_features().saturating_mul(frames);
+    tower.plain_linear(
+        Role::Tower,
+        "patch_embed",
+        &[Part::whole(sizes.hidden)],
+        Part::whole(features),
+        false,
+    );
+    let block = Block {
+        attention_width: sizes.hidden,
+        attention_bias: true,
+        gated: true,
+        mlp_bias: true,
+        norms: 2,
+        norm_bias: false,
+        qk_norm: false,
+    };
+    blocks(&mut tower, &sizes, &block, Cutting::Even);
+    let merged = sizes.hidden.saturating_mul(merge).saturating_mul(merge);
+    merger(&mut tower, merged, vision.size(&["out_hidden_size"]), sizes.hidden, false);
+    half_rope(&mut tower, &sizes);
+    Some(tower)
+}
+
+/// Qwen3-VL and Qwen3.5.
+pub(super) fn qwen3<'c>(context: &Context<'c>) -> Option<Layer<'c>> {
+    let vision = context.top.section("vision_config", false)?;
+    let sizes = Sizes::of(&vision);
+    let mut tower = Layer::tower(context.quantiser, "visual", false);
+    let frames = vision.size_or(&["temporal_patch_size"], 2);
+    let merge = vision.size_or(&["spatial_merge_size"], 2);
+    let features = sizes.patch_features().saturating_mul(frames);
+    tower.plain_linear(Role::Tower, "patch_embed", &[Part::whole(sizes.hidden)], Part::whole(features), true);
+    let positions = vision.size(&["num_position_embeddings"]);
+    tower.table(Role::Tower, "pos_embed", Part::whole(positions), Part::whole(sizes.hidden));
+    let block = Block {
+        attention_width: sizes.hidden,
+        attention_bias: true,
+        gated: false,
+        mlp_bias: true,
+        norms: 2,
+        norm_bias: true,
+        qk_norm: false,
+    };
+    blocks(&mut tower, &sizes, &block, Cutting::Even);
+    let merged = sizes.hidden.saturating_mul(merge).saturating_mul(merge);
+    let out = vision.size(&["out_hidden_size"]);
+    merger(&mut tower, merged, out, sizes.hidden, true);
+    let taps = vision.list(&["deepstack_visual_indexes"]).map_or(0, <[_]>::len);
+    for _ in 0..taps.min(64) {
+        merger(&mut tower, merged, out, merged, true);
+    }
+    half_rope(&mut tower, &sizes);
+    Some(tower)
+}
