@@ -408,7 +408,7 @@ impl<'v> Config<'v> {
     }
 }
 
-impl<'v> Config<'v> {
+impl Config<'_> {
     /// The object at `index` of the list under `key`.
     pub fn element(&self, key: &str, index: usize) -> Option<Self> {
         let (value, place) = self.value(&[key])?;
