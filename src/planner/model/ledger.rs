@@ -89,15 +89,13 @@ impl Part {
     pub fn on_rank(&self, ranks: u64) -> u64 {
         let ranks = ranks.max(1);
         match self.cut {
-            Cut::Whole => self.size,
             Cut::Units(units) => units.div_ceil(ranks).saturating_mul(per_unit(self.size, units)),
             Cut::Heads(units) => (units / ranks).max(1).saturating_mul(per_unit(self.size, units)),
             Cut::UnitsIfDivides { units, heads } if heads.is_multiple_of(ranks) => {
                 units.div_ceil(ranks).saturating_mul(per_unit(self.size, units))
             }
-            Cut::UnitsIfDivides { .. } => self.size,
             Cut::AtLeast { least } if ranks > 1 => self.size.div_ceil(ranks).max(least),
-            Cut::AtLeast { .. } => self.size,
+            Cut::Whole | Cut::UnitsIfDivides { .. } | Cut::AtLeast { .. } => self.size,
             Cut::Blocks(block) => {
                 let block = block.max(1);
                 (self.size / block).div_ceil(ranks).saturating_mul(block)
@@ -230,13 +228,12 @@ impl Tensor {
     fn ranks_and_copies(&self, shape: &Shape) -> (u64, u64) {
         let tp = shape.tp.max(1);
         match self.sharing {
-            Sharing::Tensor => (tp, self.copies),
             Sharing::Experts if shape.expert_parallel() => (1, self.copies.div_ceil(shape.ep.max(1))),
             Sharing::Experts => (tp.saturating_mul(shape.attention_dp.max(1)), self.copies),
             Sharing::SharedExperts if shape.expert_parallel() && tp > 1 && shape.attention_dp > 1 => {
                 (1, self.copies)
             }
-            Sharing::SharedExperts => (tp, self.copies),
+            Sharing::Tensor | Sharing::SharedExperts => (tp, self.copies),
         }
     }
 

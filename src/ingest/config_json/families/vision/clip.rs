@@ -7,7 +7,7 @@ use super::{Block, Cutting, Sizes, blocks, buffer};
 use crate::planner::model::ledger::{Part, Role};
 
 /// Llama 4: a file may leave all of its sizes to the class.
-pub(super) fn llama4<'c>(context: &Context<'c>, text: u64) -> Option<Layer<'c>> {
+pub(super) fn llama4<'c>(context: &Context<'c>, text: u64) -> Layer<'c> {
     let empty = context.top.section("vision_config", false);
     if empty.is_none() {
         context
@@ -58,7 +58,7 @@ pub(super) fn llama4<'c>(context: &Context<'c>, text: u64) -> Option<Layer<'c>> 
     // complex numbers for half a head at each position
     let half = sizes.hidden.checked_div(sizes.heads).unwrap_or(0) / 2;
     buffer(&mut tower, positions.saturating_mul(half).saturating_mul(8));
-    Some(tower)
+    tower
 }
 
 /// Pixtral with Mistral 3's projector.

@@ -19,7 +19,7 @@ pub fn add<'c>(context: &Context<'c>, body: &mut Body<'c>) {
         | "Qwen3VLMoeForConditionalGeneration"
         | "Qwen3_5ForConditionalGeneration"
         | "Qwen3_5MoeForConditionalGeneration" => qwen::qwen3(context),
-        "Llama4ForConditionalGeneration" => clip::llama4(context, body.hidden),
+        "Llama4ForConditionalGeneration" => Some(clip::llama4(context, body.hidden)),
         "Mistral3ForConditionalGeneration" => clip::pixtral(context, body.hidden),
         "KimiK25ForConditionalGeneration" | "KimiK3ForConditionalGeneration" => {
             moon::moon(context, body.hidden)
@@ -34,7 +34,7 @@ pub fn add<'c>(context: &Context<'c>, body: &mut Body<'c>) {
             body.head.buffers.extend(tower.buffers);
         }
         None => {
-            context.config.note("the file has no vision_config: the vision tower is left out of the weights")
+            context.config.note("the file has no vision_config: the vision tower is left out of the weights");
         }
     }
 }
