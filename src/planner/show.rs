@@ -129,12 +129,13 @@ fn memory(ground: &Ground<'_>, replica: &Replica) -> MemorySummary {
     let budget_bytes = match ground.settings.kv_cache_memory_bytes {
         // The cache was given outright: the budget is whatever that adds up to.
         Some(_) => stages.iter().map(all).max().unwrap_or(0),
-        None => replica.budget.budget.get(),
+        None => replica.budget.of(replica.capacity.binding_stage).get(),
     };
     MemorySummary {
         gpu_bytes: ground.gpu.memory_bytes.get(),
         budget_bytes,
         binding_stage: replica.capacity.binding_stage as u64,
+        layer_partition: replica.layer_partition.clone(),
         stages,
     }
 }
@@ -148,6 +149,7 @@ fn stage(replica: &Replica, i: usize) -> Option<StageMemory> {
         stage: i as u64,
         first_layer: layers.start as u64,
         last_layer: layers.end.saturating_sub(1) as u64,
+        free_bytes: replica.budget.free.get(i).map(|bytes| bytes.get()),
         weights_bytes: weights.bytes.get(),
         weights_replicated_bytes: weights.replicated_bytes.get(),
         activation_bytes: items.activation.bytes.get(),
