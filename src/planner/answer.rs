@@ -110,6 +110,17 @@ fn limits(input: &PlanInput) -> String {
     words.join(" and ")
 }
 
+/// What to know about the question itself.
+#[must_use]
+pub fn question_warnings(input: &PlanInput) -> Vec<Warning> {
+    input
+        .cluster
+        .warnings
+        .iter()
+        .map(|w| Warning { code: w.code.clone(), message: w.message.clone() })
+        .collect()
+}
+
 /// What to beware of in a layout.
 #[must_use]
 pub fn layout_warnings(ground: &Ground<'_>, candidate: &Candidate) -> Vec<Warning> {

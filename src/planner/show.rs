@@ -14,7 +14,7 @@ use super::layout::Shape;
 use super::plan::{
     Capacity, ClusterSummary, Cost, EngineEcho, EngineName, KvSummary, Launch, Layout, MemoryItem,
     MemorySummary, ModelSummary, Placement, Plan, PoolSummary, RankedLayout, RefusedCount, RefusedLayout,
-    RefusedShape, RequestEcho, SloEcho, StageMemory, Throughput, Warning, WorkloadEcho,
+    RefusedShape, RequestEcho, SloEcho, StageMemory, Throughput, WorkloadEcho,
 };
 use super::replica::{Ground, Replica};
 use super::search::{Found, Ranked, Refused};
@@ -48,7 +48,7 @@ pub fn plan(input: &PlanInput, found: &Found<'_>) -> Plan {
             .collect(),
         fleet: fleet::fleet(input, found),
         advice: advice::advice(input, found),
-        warnings: warnings(input),
+        warnings: answer::question_warnings(input),
     }
 }
 
@@ -440,13 +440,4 @@ fn shape(shape: &Shape) -> RefusedShape {
         attention_dp: set(shape.attention_dp),
         dcp: set(shape.dcp),
     }
-}
-
-fn warnings(input: &PlanInput) -> Vec<Warning> {
-    input
-        .cluster
-        .warnings
-        .iter()
-        .map(|w| Warning { code: w.code.clone(), message: w.message.clone() })
-        .collect()
 }
