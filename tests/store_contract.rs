@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use shardwise::store::{
-    Expect, Guard, Health, Kept, Lookup, ModelRecord, Models, Page, PlanRecord, Plans, PostgresStore, Put,
-    SqliteStore, Store, StoreError, migrations,
+    ClusterRecord, Expect, Guard, Health, Kept, Lookup, ModelRecord, Models, Page, PlanRecord, Plans,
+    PostgresStore, Put, SqliteStore, Store, StoreError, migrations,
 };
 use time::OffsetDateTime;
 
@@ -48,6 +48,7 @@ async fn the_story(store: &dyn Store) {
     writes_expect_what_is_there(store).await;
     listings_are_in_order(store).await;
     plans_are_kept_once(store).await;
+    clusters_are_kept_by_name(store).await;
 }
 
 async fn models_are_kept_as_given(store: &dyn Store) {
@@ -123,6 +124,43 @@ async fn plans_are_kept_once(store: &dyn Store) {
     assert_eq!(store.plan("c").await, Ok(Some(plans[2].clone())));
 }
 
+async fn clusters_are_kept_by_name(store: &dyn Store) {
+    let record = |name: &str, cluster: Value| ClusterRecord {
+        name: name.to_owned(),
+        hash: format!("hash of {cluster}"),
+        cluster,
+        updated_at: OffsetDateTime::from_unix_timestamp(1_700_000_000).expect("a time"),
+    };
+    let is = |hash: &str| Expect::Hash(hash.to_owned());
+    let unexpected = |current: Option<&String>| Err(StoreError::Unexpected { current: current.cloned() });
+    assert_eq!(store.cluster("prod-east").await, Ok(None));
+    let one = record("prod-east", json!("16 H100s"));
+    let two = record("prod-east", json!({"topology": "GPU0\tGPU1\n", "gpu": "l4"}));
+    assert_eq!(store.put_cluster(&one, &is("x")).await, unexpected(None));
+    assert_eq!(store.put_cluster(&one, &Expect::Anything).await, Ok(Put::Created));
+    assert_eq!(store.put_cluster(&two, &Expect::Nothing).await, unexpected(Some(&one.hash)));
+    assert_eq!(store.put_cluster(&two, &is("x")).await, unexpected(Some(&one.hash)));
+    assert_eq!(store.cluster("prod-east").await, Ok(Some(one.clone())), "a refused write changes nothing");
+    assert_eq!(store.put_cluster(&two, &is(&one.hash)).await, Ok(Put::Replaced));
+    assert_eq!(store.cluster("prod-east").await, Ok(Some(two.clone())));
+    assert_eq!(store.put_cluster(&one, &Expect::Anything).await, Ok(Put::Replaced));
+    for name in ["b", "A", "a"] {
+        assert_eq!(store.put_cluster(&record(name, json!("L4")), &Expect::Nothing).await, Ok(Put::Created));
+    }
+    let listed = async |after: &str, limit| -> Vec<String> {
+        store.clusters(after, limit).await.expect("lists").into_iter().map(|c| c.name).collect()
+    };
+    assert_eq!(listed("", 10).await, ["A", "a", "b", "prod-east"]);
+    assert_eq!(listed("A", 2).await, ["a", "b"]);
+    assert_eq!(
+        store.delete_cluster("prod-east", &is("x")).await,
+        Err(StoreError::Unexpected { current: Some(one.hash.clone()) })
+    );
+    assert_eq!(store.delete_cluster("prod-east", &is(&one.hash)).await, Ok(true));
+    assert_eq!(store.delete_cluster("prod-east", &Expect::Anything).await, Ok(false));
+    assert_eq!(store.cluster("prod-east").await, Ok(None));
+}
+
 #[test]
 fn the_story_on_sqlite() {
     run(async {
@@ -173,7 +211,7 @@ fn both_dialects_have_the_same_columns() {
         let lite = sqlx::SqlitePool::connect(&format!("sqlite://{}", path.display())).await.expect("opens");
         let rows = sqlx::query(
             "select m.name || '.' || c.name || ' ' || (c.\"notnull\" = 1) as line from sqlite_master m
-             join pragma_table_info(m.name) c where m.type = 'table' and m.name in ('models', 'plans') order by 1",
+             join pragma_table_info(m.name) c where m.type = 'table' and m.name in ('clusters', 'models', 'plans') order by 1",
         );
         for row in rows.fetch_all(&lite).await.expect("reads") {
             columns.entry("sqlite").or_default().push(row.get("line"));
@@ -181,12 +219,12 @@ fn both_dialects_have_the_same_columns() {
         let post = sqlx::PgPool::connect(&server.url()).await.expect("opens");
         let rows = sqlx::query(
             "select (table_name || '.' || column_name || ' ' || (is_nullable = 'NO')::int) collate \"C\" as line
-             from information_schema.columns where table_name in ('models', 'plans') order by 1",
+             from information_schema.columns where table_name in ('clusters', 'models', 'plans') order by 1",
         );
         for row in rows.fetch_all(&post).await.expect("reads") {
             columns.entry("postgres").or_default().push(row.get("line"));
         }
-        assert_eq!(columns["sqlite"].len(), 10);
+        assert_eq!(columns["sqlite"].len(), 14);
         assert_eq!(columns["sqlite"], columns["postgres"]);
     });
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use super::ask::{AccuracyCommand, CalibrateArgs, FitArgs, RequestArgs, TopologyArgs};
+use super::ask::{AccuracyCommand, CalibrateArgs, FitArgs, RequestArgs};
 use super::health::HealthArgs;
 use super::serve::{MigrateArgs, ServeArgs};
 
@@ -58,6 +58,34 @@ pub enum Command {
     Openapi,
     /// Ask a running service whether it is well: exit 0 when it is, 4 when not.
     Health(HealthArgs),
+}
+
+/// `shardwise topology`.
+#[derive(Debug, Args)]
+#[command(after_help = "Exit codes: 0 understood, 2 not.")]
+pub struct TopologyArgs {
+    /// `nvidia-smi topo -m`, `--query-gpu` CSV or `-q -x`, Kubernetes nodes as JSON, Slurm, Ray, an instance list, or
+    /// plain words; the format is recognised. `-` reads stdin.
+    /// A text that names no file is taken as it is; `@FILE` always is a file.
+    #[arg(value_name = "FILE|-|TEXT")]
+    pub cluster: String,
+    /// The GPU, where the file does not name it.
+    #[arg(long, value_name = "KEY")]
+    pub gpu: Option<String>,
+    /// How many such nodes there are, where the file shows one.
+    #[arg(long, value_name = "N")]
+    pub nodes: Option<u64>,
+    /// table for people, json = the API's answer.
+    #[arg(long, value_enum, default_value_t)]
+    pub format: TopologyFormat,
+}
+
+/// The form of the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum TopologyFormat {
+    #[default]
+    Table,
+    Json,
 }
 
 /// `shardwise plan`.

@@ -6,13 +6,11 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::args::Format;
 use super::exit::Exit;
 use super::number;
 use super::plan::{exit_of, tell};
 use super::request::{cluster_of, text_at};
 use crate::catalogue::{hardware, models};
-use crate::ingest::Pointer;
 use crate::ingest::batch::BatchRequest;
 use crate::ingest::fits::FitsRequest;
 use crate::ingest::json::{self as document, Document};
@@ -53,20 +51,6 @@ pub enum FitFormat {
     Markdown,
     Json,
     Csv,
-}
-
-/// `shardwise topology`.
-#[derive(Debug, Args)]
-pub struct TopologyArgs {
-    /// Text, or @FILE with text, JSON, or `nvidia-smi topo -m`.
-    #[arg(value_name = "TEXT|@FILE")]
-    pub cluster: String,
-    /// The GPU of a topology matrix.
-    #[arg(long, value_name = "KEY")]
-    pub gpu: Option<String>,
-    /// table or json.
-    #[arg(long, value_enum, default_value_t)]
-    pub format: Format,
 }
 
 /// `shardwise accuracy`.
@@ -158,35 +142,6 @@ pub fn fit(args: &FitArgs) -> Exit {
         Ok(fits) => show(&fits),
         Err(fault) => tell(&fault, super::request::flag_of),
     }
-}
-
-/// A cluster as it is understood.
-pub fn topology(args: &TopologyArgs) -> Exit {
-    let cluster = match cluster_of(&args.cluster, args.gpu.as_deref()) {
-        Ok(cluster) => cluster,
-        Err(fault) => return Exit::BadInput.because(&fault.to_string()),
-    };
-    let understood = match service::parse_cluster(&cluster, &Pointer::root()) {
-        Ok(understood) => understood,
-        Err(fault) => return tell(&fault, |pointer| pointer.trim_start_matches(['#', '/']).to_owned()),
-    };
-    if args.format == Format::Json {
-        return print_json(&understood);
-    }
-    println!("{}", understood.cluster.text);
-    for pool in &understood.cluster.node_pools {
-        println!(
-            "  {} x {} x {} over {}, {} between nodes",
-            pool.nodes, pool.gpus_per_node, pool.gpu_name, pool.intra_link, pool.inter_link
-        );
-    }
-    for assumed in &understood.assumptions {
-        println!("  assumed {} = {} ({})", assumed.name, assumed.value, assumed.source);
-    }
-    for warning in &understood.warnings {
-        println!("  ! {}: {}", warning.code, warning.message);
-    }
-    Exit::Fits
 }
 
 /// The GPUs that can be planned on.

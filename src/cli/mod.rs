@@ -13,6 +13,7 @@ mod output;
 mod plan;
 mod request;
 pub mod serve;
+mod topology;
 
 use std::process::ExitCode;
 
@@ -44,7 +45,7 @@ pub fn main() -> ExitCode {
         Command::Size(args) => ask::size(args),
         Command::Sweep(args) => ask::sweep(args),
         Command::Batch(args) => ask::batch(args),
-        Command::Topology(args) => ask::topology(args),
+        Command::Topology(args) => topology::run(args),
         Command::Gpus => ask::gpus(),
         Command::Models { text } => ask::models(text.as_deref()),
         Command::Accuracy(command) => ask::accuracy(command),

@@ -184,6 +184,7 @@ pub(super) fn exit_of(fault: &ServiceError) -> Exit {
         | ServiceError::Invalid(_)
         | ServiceError::NoPlan(_)
         | ServiceError::NoModel(_)
+        | ServiceError::NoCluster(_)
         | ServiceError::Unexpected { .. } => Exit::BadInput,
         ServiceError::Unavailable(_) => Exit::UpstreamFailed,
         ServiceError::Internal(_) => Exit::Internal,

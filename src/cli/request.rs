@@ -131,7 +131,9 @@ pub fn cluster_of(given: &str, gpu: Option<&str>) -> Result<Value, Unreadable> {
     let Some(file) = given.strip_prefix('@') else { return Ok(Value::from(given)) };
     let path = Path::new(file);
     let text = text_at(path)?;
-    if text.trim_start().starts_with('{') {
+    // an object of the contract; a machine's own JSON is a text to recognise
+    let object = serde_json::from_str::<Value>(&text).ok().filter(is_contract);
+    if object.is_some() {
         return json_at(path);
     }
     // the matrix names its GPUs in the first row and again in the first column
@@ -143,6 +145,11 @@ pub fn cluster_of(given: &str, gpu: Option<&str>) -> Result<Value, Unreadable> {
         return Ok(cluster);
     }
     Ok(Value::from(text.trim()))
+}
+
+/// An object of the API's `cluster` field.
+pub(super) fn is_contract(value: &Value) -> bool {
+    ["node_pools", "topology"].iter().any(|key| value.get(key).is_some())
 }
 
 fn engine_of(args: &EngineArgs) -> Map<String, Value> {

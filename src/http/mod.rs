@@ -63,6 +63,8 @@ fn described() -> OpenApiRouter<State> {
         .routes(routes!(v1::clusters::parse_cluster))
         .routes(routes!(v1::checks::check_deployment))
         .routes(routes!(v1::observations::compare_log))
+        .routes(routes!(v1::clusters::list_clusters))
+        .routes(routes!(v1::clusters::get_cluster, v1::clusters::put_cluster, v1::clusters::delete_cluster))
         .routes(routes!(v1::kv::compare_prefixes))
         .routes(routes!(v1::kv::compare_moves))
         .routes(routes!(v1::kv::check_handover))

@@ -23,6 +23,7 @@ pub enum Kind {
     NotFound,
     PlanNotFound,
     ModelNotFound,
+    ClusterNotFound,
     MethodNotAllowed,
     PreconditionFailed,
     BodyTooLarge,
@@ -50,12 +51,13 @@ pub struct KindPage {
 
 impl Kind {
     /// Every kind, in order of status.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::MalformedJson,
         Self::InvalidQuery,
         Self::NotFound,
         Self::PlanNotFound,
         Self::ModelNotFound,
+        Self::ClusterNotFound,
         Self::MethodNotAllowed,
         Self::PreconditionFailed,
         Self::BodyTooLarge,
@@ -105,6 +107,13 @@ impl Kind {
                 "No such model",
                 "Neither the catalogue nor the database has a model with this id.",
                 "Look in GET /v1/models, or store its config.json with PUT.",
+            ),
+            Self::ClusterNotFound => (
+                "cluster_not_found",
+                404,
+                "No such cluster",
+                "No cluster is saved under this name.",
+                "Look in GET /v1/clusters, or save it with PUT.",
             ),
             Self::MethodNotAllowed => (
                 "method_not_allowed",
@@ -331,6 +340,9 @@ impl From<ServiceError> for Problem {
             ServiceError::NoPlan(id) => Self::new(Kind::PlanNotFound, format!("no plan is kept under {id}")),
             ServiceError::NoModel(id) => {
                 Self::new(Kind::ModelNotFound, format!("no model is kept under {id}"))
+            }
+            ServiceError::NoCluster(name) => {
+                Self::new(Kind::ClusterNotFound, format!("no cluster is saved under {name}"))
             }
             ServiceError::Unexpected { current } => {
                 let detail = match &current {

@@ -89,7 +89,7 @@ pub struct ModelObject {
 #[derive(Debug, ToSchema)]
 #[serde(untagged)]
 pub enum ClusterChoice {
-    /// E.g. `16 H100s`, `2x8xH200`, `4x p5.48xlarge`.
+    /// E.g. `16 H100s`, `2x8xH200`, `4x p5.48xlarge`; `saved:name` for a saved one.
     Text(String),
     Object(BTreeMap<String, Value>),
 }
@@ -286,6 +286,20 @@ pub enum LinkShare {
 #[derive(Debug, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClusterBody {
+    /// A text of people or of machines (`nvidia-smi`, Kubernetes, Slurm, Ray, instance lists), or an object.
+    pub cluster: ClusterChoice,
+    /// Beside a text: the GPU, where its format does not name it.
+    #[schema(max_length = 120)]
+    pub gpu: Option<String>,
+    /// Beside a text: how many such nodes there are, where it shows one.
+    #[schema(minimum = 1, maximum = 999_999)]
+    pub nodes: Option<u64>,
+}
+
+/// The body that saves a cluster.
+#[derive(Debug, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SavedClusterBody {
     pub cluster: ClusterChoice,
 }
 

@@ -49,6 +49,17 @@ impl Wanted<'_> {
         }
     }
 
+    /// The knob, lowered to what the tightest GPU has free: an engine that is asked for more refuses to start.
+    fn gpu_memory_utilization(&self) -> f64 {
+        let memory = &self.layout.memory;
+        let Some(free) = memory.stages.iter().filter_map(|stage| stage.free_bytes).min() else {
+            return self.echo.gpu_memory_utilization;
+        };
+        #[expect(clippy::cast_precision_loss, reason = "a ratio of bytes of one GPU")]
+        let share = free as f64 / memory.gpu_bytes.max(1) as f64;
+        self.echo.gpu_memory_utilization.min((share * 1000.0).floor() / 1000.0)
+    }
+
     /// The longest sequence to admit: never more than the cache of this layout can hold,
     /// since an engine that is asked for more refuses to start.
     fn max_model_len(&self) -> u64 {

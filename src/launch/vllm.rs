@@ -145,7 +145,9 @@ fn base(wanted: &Wanted<'_>) -> Command {
     let layout = &wanted.layout.layout;
     let (settings, echo) = (wanted.settings, wanted.echo);
     let mut command = Command::default();
-    if let Some(partition) = &settings.pp_layer_partition {
+    if let Some(partition) =
+        settings.pp_layer_partition.as_ref().or(wanted.layout.memory.layer_partition.as_ref())
+    {
         let layers: Vec<String> = partition.iter().map(u64::to_string).collect();
         command.words(&format!("VLLM_PP_LAYER_PARTITION={}", layers.join(",")));
     }
@@ -164,7 +166,7 @@ fn base(wanted: &Wanted<'_>) -> Command {
     command.flag("--max-model-len", wanted.max_model_len());
     match echo.kv_cache_memory_bytes {
         Some(bytes) => command.flag("--kv-cache-memory-bytes", bytes),
-        None => command.words(&format!("--gpu-memory-utilization {}", echo.gpu_memory_utilization)),
+        None => command.words(&format!("--gpu-memory-utilization {}", wanted.gpu_memory_utilization())),
     }
     command.words(&format!("--kv-cache-dtype {}", quoted(&settings.kv_cache_dtype)));
     command.flag("--max-num-seqs", echo.max_num_seqs);

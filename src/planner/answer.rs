@@ -3,9 +3,9 @@
 use super::candidate::{Candidate, whole};
 use super::input::{Objective, PlanInput};
 use super::plan::Warning;
-use super::replica::{Ground, sizes};
+use super::replica::{Ground, Replica, sizes};
 use super::search::{Found, Ranked};
-use super::units::grouped;
+use super::units::{Bytes, grouped};
 
 /// The answer in one or two sentences.
 #[must_use]
@@ -110,6 +110,17 @@ fn limits(input: &PlanInput) -> String {
     words.join(" and ")
 }
 
+/// What to know about the question itself.
+#[must_use]
+pub fn question_warnings(input: &PlanInput) -> Vec<Warning> {
+    input
+        .cluster
+        .warnings
+        .iter()
+        .map(|w| Warning { code: w.code.clone(), message: w.message.clone() })
+        .collect()
+}
+
 /// What to beware of in a layout.
 #[must_use]
 pub fn layout_warnings(ground: &Ground<'_>, candidate: &Candidate) -> Vec<Warning> {
@@ -187,6 +198,11 @@ pub fn layout_warnings(ground: &Ground<'_>, candidate: &Candidate) -> Vec<Warnin
             ),
         );
     }
+    if let Some(free) = replica.budget.free.iter().min()
+        && *free < replica.budget.budget
+    {
+        warn("free_memory", free_memory(ground, replica, *free));
+    }
     if ground.gpu.memory_assumed && !ground.input.overrides.has("gpu_memory_bytes") {
         warn(
             "gpu_memory_assumed",
@@ -197,6 +213,38 @@ pub fn layout_warnings(ground: &Ground<'_>, candidate: &Candidate) -> Vec<Warnin
         );
     }
     list
+}
+
+/// What the free memory that the caller gave does to a layout.
+fn free_memory(ground: &Ground<'_>, replica: &Replica, least: Bytes) -> String {
+    let binding = replica.capacity.binding_stage;
+    let knob = (least.as_f64() / ground.gpu.memory_bytes.as_f64().max(1.0) * 1000.0).floor() / 1000.0;
+    let mut text = if replica.stages.len() > 1 {
+        format!(
+            "Stage {binding} binds: its GPU lets the engine use {:.2} GiB",
+            replica.budget.of(binding).gib()
+        )
+    } else {
+        format!("The tightest GPU lets the engine use {:.2} GiB", least.gib())
+    };
+    text.push_str(&format!(
+        " of what is free beside {:.2} GiB for the engine's own processes.",
+        replica.budget.outside.bytes.gib()
+    ));
+    if let Some(partition) = &replica.layer_partition {
+        let layers: Vec<String> = partition.iter().map(u64::to_string).collect();
+        text.push_str(&format!(" The layers follow the memory: {} by stage.", layers.join(", ")));
+    }
+    let uneven = replica.budget.free.iter().any(|free| *free != least);
+    text.push_str(&if uneven {
+        format!(
+            " One memory fraction for all ranks can be at most {knob:.3}; these figures need each rank started with \
+             its own."
+        )
+    } else {
+        format!(" The engine starts with a memory fraction of at most {knob:.3}.")
+    });
+    text
 }
 
 /// Why a layout stands where it does.
@@ -221,7 +269,7 @@ pub fn reasons(ground: &Ground<'_>, ranked: &Ranked, found: &Found<'_>) -> Vec<S
         list.push(format!(
             "Weights take {:.1} of {:.1} GiB on a GPU{}; {:.1} GiB are left for the cache.",
             stage.bytes.gib(),
-            replica.budget.budget.gib(),
+            replica.budget.of(replica.capacity.binding_stage).gib(),
             if replica.stages.len() > 1 {
                 format!(" of stage {}, the fullest", replica.capacity.binding_stage)
             } else {

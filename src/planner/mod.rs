@@ -29,6 +29,7 @@ pub mod estimate;
 pub mod fit;
 pub mod fleet;
 pub mod formula;
+pub mod free_memory;
 pub mod hardware;
 pub mod input;
 pub mod kv;

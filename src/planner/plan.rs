@@ -249,19 +249,25 @@ pub struct KvSummary {
 pub struct MemorySummary {
     /// What the driver gives.
     pub gpu_bytes: u64,
-    /// What the engine may use of it.
+    /// What the engine may use of it; on the binding stage, where the stages have different free memory.
     pub budget_bytes: u64,
     /// The stage that holds the fewest blocks.
     pub binding_stage: u64,
+    /// Layers of each stage where they follow the free memory and not the engine's own split: start it with these.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layer_partition: Option<Vec<u64>>,
     pub stages: Vec<StageMemory>,
 }
 
-/// The bytes of one GPU of a stage. The items sum to `budget_bytes`.
+/// The bytes of one GPU of a stage. The items sum to `budget_bytes`, or to `free_bytes` where that is less.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct StageMemory {
     pub stage: u64,
     pub first_layer: u64,
     pub last_layer: u64,
+    /// What the tightest GPU of the stage has free for the engine's budget, where the caller measured it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub free_bytes: Option<u64>,
     pub weights_bytes: u64,
     /// Of those, bytes that every rank of the stage holds whole.
     pub weights_replicated_bytes: u64,

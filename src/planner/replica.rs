@@ -6,6 +6,7 @@ use std::ops::Range;
 use super::engine::{
     CacheCapacity, CacheLayout, EngineRules, MemoryBudget, Refusal, RefusalCode, ResolvedSettings,
 };
+use super::free_memory::{Seats, Split, seats};
 use super::hardware::{Gpu, NodePool};
 use super::input::PlanInput;
 use super::layout::Shape;
@@ -45,6 +46,8 @@ pub struct Replica {
     pub cache: CacheLayout,
     pub capacity: CacheCapacity,
     pub placed: Placed,
+    /// Layers of each stage where the split follows the free memory and not the engine's own rule.
+    pub layer_partition: Option<Vec<u64>>,
     /// The longest single sequence.
     pub longest: Tokens,
 }
@@ -83,6 +86,9 @@ impl Ground<'_> {
     /// The first of these that fails, with its numbers.
     pub fn replica(&self, shape: &Shape, sharded: &ShardedWeights) -> Result<Replica, Misfit> {
         let model = self.model.as_ref();
+        if let Some(refusal) = self.refuses_ranks_on_slices(shape) {
+            return Err(refusal.into());
+        }
         if let Some(refusal) = self.rules.refuse(model, shape, &self.gpu, &self.settings) {
             return Err(refusal.into());
         }
@@ -91,13 +97,110 @@ impl Ground<'_> {
             .pipeline_split(model.layers.len(), shape.pp, &self.settings)
             .ok_or_else(|| more_stages_than_layers(shape, model.layers.len()))?;
         let placed = place(self.pool, shape).ok_or_else(|| not_enough_gpus(shape, self.pool))?;
+        let choices = if self.input.overrides.has("gpu_memory_bytes") {
+            Vec::new()
+        } else {
+            seats(self.pool, shape, placed.replicas_max)
+        };
+        let Some(roomiest) = choices.last() else { return self.filled(shape, sharded, stages, placed, &[]) };
+        // fewer replicas have as much room or more: the first that fits seats the most
+        let on = |chosen: &Seats| {
+            let used = shape.gpus().saturating_mul(chosen.replicas);
+            let idle_gpus = self.pool.gpus().saturating_sub(used);
+            let placed = Placed { replicas_max: chosen.replicas, idle_gpus, ..placed.clone() };
+            self.split_by_free_memory(shape, sharded, &stages, placed, &chosen.free)
+        };
+        let first = choices.partition_point(|chosen| on(chosen).is_err());
+        on(choices.get(first).unwrap_or(roomiest))
+    }
+
+    /// Slices of a GPU have neither peer copies nor collectives between them (NVIDIA MIG User Guide, "Application
+    /// Considerations": no GPU-to-GPU P2P), so a replica is one slice.
+    #[must_use]
+    pub fn refuses_ranks_on_slices(&self, shape: &Shape) -> Option<Refusal> {
+        if self.gpu.slice_of.is_none() || shape.gpus() <= 1 {
+            return None;
+        }
+        let message = format!(
+            "{} needs {} ranks that talk to each other, and the slices of a MIG GPU ({}) have no link between them: \
+             one replica runs on one slice, more of them are replicas.",
+            sizes(shape),
+            shape.gpus(),
+            self.gpu.short_name,
+        );
+        Some(Refusal::new(RefusalCode::SlicesNotLinked, message).nearest(Some(Shape::new(1, 1))))
+    }
+
+    /// With these layers on the stages; `free` bounds each stage's budget, empty: nothing does.
+    fn filled(
+        &self,
+        shape: &Shape,
+        sharded: &ShardedWeights,
+        stages: Vec<Range<usize>>,
+        placed: Placed,
+        free: &[Bytes],
+    ) -> Result<Replica, Misfit> {
+        let model = self.model.as_ref();
         let weights = stage_weights(sharded, &stages);
-        let budget = self.budget(shape, &stages, &weights);
+        let mut budget = self.budget(shape, &stages, &weights);
+        budget.limit_to(free);
         let kv_bytes = self.cache_bytes(&weights, &budget, shape)?;
         let cache = self.rules.cache_layout(model, shape, &self.gpu, &self.settings, &stages)?;
         let capacity = self.capacity(&cache, &kv_bytes, shape)?;
         let longest = cache.longest_sequence(capacity.blocks, Tokens(model.context_length.max(1)));
-        Ok(Replica { shape: *shape, stages, weights, budget, kv_bytes, cache, capacity, placed, longest })
+        Ok(Replica {
+            shape: *shape,
+            stages,
+            weights,
+            budget,
+            kv_bytes,
+            cache,
+            capacity,
+            placed,
+            layer_partition: None,
+            longest,
+        })
+    }
+
+    /// The engine's own split, or, where stages have different memory, the one by bytes when that holds more tokens.
+    fn split_by_free_memory(
+        &self,
+        shape: &Shape,
+        sharded: &ShardedWeights,
+        own: &[Range<usize>],
+        placed: Placed,
+        free: &[Bytes],
+    ) -> Result<Replica, Misfit> {
+        let by_rule = self.filled(shape, sharded, own.to_vec(), placed.clone(), free);
+        let even = free.iter().all(|bytes| Some(bytes) == free.first());
+        if even || self.settings.pp_layer_partition.is_some() {
+            return by_rule;
+        }
+        let Some(stages) = self.stages_by_bytes(shape, sharded, own, free) else { return by_rule };
+        let partition = stages.iter().map(|layers| layers.len() as u64).collect();
+        match (by_rule, self.filled(shape, sharded, stages, placed, free)) {
+            (Ok(by_rule), Ok(by_bytes)) if by_rule.capacity.blocks >= by_bytes.capacity.blocks => Ok(by_rule),
+            (_, Ok(by_bytes)) => Ok(Replica { layer_partition: Some(partition), ..by_bytes }),
+            (by_rule, Err(_)) => by_rule,
+        }
+    }
+
+    /// The split by bytes, with the other items of memory as the engine's own split has them.
+    fn stages_by_bytes(
+        &self,
+        shape: &Shape,
+        sharded: &ShardedWeights,
+        own: &[Range<usize>],
+        free: &[Bytes],
+    ) -> Option<Vec<Range<usize>>> {
+        let model = self.model.as_ref();
+        let mut budget = self.budget(shape, own, &stage_weights(sharded, own));
+        budget.limit_to(free);
+        let room: Vec<Bytes> =
+            budget.stages.iter().enumerate().map(|(stage, items)| budget.of(stage) - items.total()).collect();
+        let each: Vec<Range<usize>> = (0..model.layers.len()).map(|i| i..i.saturating_add(1)).collect();
+        let cache = self.rules.cache_layout(model, shape, &self.gpu, &self.settings, &each).ok()?;
+        Split { weights: sharded, room: &room, token_bytes: &cache.token_bytes }.stages()
     }
 
     /// The engine's budget, with the items that the caller gave outright.
@@ -125,7 +228,7 @@ impl Ground<'_> {
         let mut left = Vec::with_capacity(weights.len());
         for (stage, (weights, items)) in weights.iter().zip(&budget.stages).enumerate() {
             let used = weights.bytes + items.total();
-            match (self.settings.kv_cache_memory_bytes, budget.kv_bytes(used)) {
+            match (self.settings.kv_cache_memory_bytes, budget.kv_bytes(stage, used)) {
                 (Some(given), _) => left.push(given),
                 (None, Some(bytes)) if bytes > Bytes::ZERO => left.push(bytes),
                 (None, _) => return Err(self.weights_do_not_fit(stage, weights, used, budget, shape)),
@@ -170,7 +273,8 @@ impl Ground<'_> {
         budget: &MemoryBudget,
         shape: &Shape,
     ) -> Misfit {
-        let short_by = used - budget.budget + Bytes(1);
+        let of_stage = budget.of(stage);
+        let short_by = used - of_stage + Bytes(1);
         Misfit {
             short_by: Some(short_by),
             refusal: Refusal::new(
@@ -181,7 +285,7 @@ impl Ground<'_> {
                     sizes(shape),
                     weights.bytes.gib(),
                     (used - weights.bytes).gib(),
-                    budget.budget.gib(),
+                    of_stage.gib(),
                     self.gpu.short_name,
                     short_by.gib(),
                 ),

@@ -209,7 +209,11 @@ impl Ground<'_> {
     /// A refusal that holds for this TP at every depth and every other size.
     #[must_use]
     pub fn refuses_tp(&self, tp: u64) -> Option<Refusal> {
-        let refusal = self.rules.refuse(&self.model, &Shape::new(tp, 1), &self.gpu, &self.settings)?;
+        let shape = Shape::new(tp, 1);
+        if let Some(refusal) = self.refuses_ranks_on_slices(&shape) {
+            return Some(refusal);
+        }
+        let refusal = self.rules.refuse(&self.model, &shape, &self.gpu, &self.settings)?;
         refusal.code.is_about_tp(self.model.experts.is_some()).then_some(refusal)
     }
 }

@@ -14,7 +14,7 @@ use super::layout::Shape;
 use super::plan::{
     Capacity, ClusterSummary, Cost, EngineEcho, EngineName, KvSummary, Launch, Layout, MemoryItem,
     MemorySummary, ModelSummary, Placement, Plan, PoolSummary, RankedLayout, RefusedCount, RefusedLayout,
-    RefusedShape, RequestEcho, SloEcho, StageMemory, Throughput, Warning, WorkloadEcho,
+    RefusedShape, RequestEcho, SloEcho, StageMemory, Throughput, WorkloadEcho,
 };
 use super::replica::{Ground, Replica};
 use super::search::{Found, Ranked, Refused};
@@ -48,7 +48,7 @@ pub fn plan(input: &PlanInput, found: &Found<'_>) -> Plan {
             .collect(),
         fleet: fleet::fleet(input, found),
         advice: advice::advice(input, found),
-        warnings: warnings(input),
+        warnings: answer::question_warnings(input),
     }
 }
 
@@ -129,12 +129,13 @@ fn memory(ground: &Ground<'_>, replica: &Replica) -> MemorySummary {
     let budget_bytes = match ground.settings.kv_cache_memory_bytes {
         // The cache was given outright: the budget is whatever that adds up to.
         Some(_) => stages.iter().map(all).max().unwrap_or(0),
-        None => replica.budget.budget.get(),
+        None => replica.budget.of(replica.capacity.binding_stage).get(),
     };
     MemorySummary {
         gpu_bytes: ground.gpu.memory_bytes.get(),
         budget_bytes,
         binding_stage: replica.capacity.binding_stage as u64,
+        layer_partition: replica.layer_partition.clone(),
         stages,
     }
 }
@@ -148,6 +149,7 @@ fn stage(replica: &Replica, i: usize) -> Option<StageMemory> {
         stage: i as u64,
         first_layer: layers.start as u64,
         last_layer: layers.end.saturating_sub(1) as u64,
+        free_bytes: replica.budget.free.get(i).map(|bytes| bytes.get()),
         weights_bytes: weights.bytes.get(),
         weights_replicated_bytes: weights.replicated_bytes.get(),
         activation_bytes: items.activation.bytes.get(),
@@ -438,13 +440,4 @@ fn shape(shape: &Shape) -> RefusedShape {
         attention_dp: set(shape.attention_dp),
         dcp: set(shape.dcp),
     }
-}
-
-fn warnings(input: &PlanInput) -> Vec<Warning> {
-    input
-        .cluster
-        .warnings
-        .iter()
-        .map(|w| Warning { code: w.code.clone(), message: w.message.clone() })
-        .collect()
 }

@@ -1,5 +1,6 @@
 //! The running service: stored models, kept plans, and memories in front of them.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -167,8 +168,9 @@ impl App {
     ) -> Result<(PlanAnswer, AnswerBytes, Vec<Notice>), ServiceError> {
         let mut notices = Vec::new();
         let model = self.resolve(&request.model, &mut notices).await?;
+        let request = self.with_saved_cluster(request).await?;
         let started = Instant::now();
-        let (answer, json) = question::answer(request, model)?;
+        let (answer, json) = question::answer(&request, model)?;
         metrics::histogram!("shardwise_plan_seconds").record(started.elapsed().as_secs_f64());
         let feasible = if answer.plan.feasible { "true" } else { "false" };
         metrics::counter!("shardwise_plans_total", "feasible" => feasible).increment(1);
@@ -194,7 +196,18 @@ impl App {
     /// A question with everything looked up; stored models are asked.
     pub(super) async fn asked(&self, request: &PlanRequest) -> Result<question::Asked, ServiceError> {
         let model = self.resolve(&request.model, &mut Vec::new()).await?;
-        question::asked(request, model)
+        question::asked(self.with_saved_cluster(request).await?.as_ref(), model)
+    }
+
+    /// The question with a saved cluster in place of its name.
+    async fn with_saved_cluster<'r>(
+        &self,
+        request: &'r PlanRequest,
+    ) -> Result<Cow<'r, PlanRequest>, ServiceError> {
+        Ok(match self.with_saved(&request.cluster).await? {
+            Cow::Borrowed(_) => Cow::Borrowed(request),
+            Cow::Owned(cluster) => Cow::Owned(PlanRequest { cluster, ..request.clone() }),
+        })
     }
 
     /// The model of a question: from the question itself, or stored, or of the catalogue.

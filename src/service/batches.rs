@@ -142,7 +142,7 @@ const fn status(error: &ServiceError) -> u16 {
     match error {
         ServiceError::Malformed(_) => 400,
         ServiceError::Invalid(_) => 422,
-        ServiceError::NoPlan(_) | ServiceError::NoModel(_) => 404,
+        ServiceError::NoPlan(_) | ServiceError::NoModel(_) | ServiceError::NoCluster(_) => 404,
         ServiceError::Unexpected { .. } => 412,
         ServiceError::Unavailable(_) => 503,
         ServiceError::Internal(_) => 500,
@@ -156,6 +156,7 @@ fn shown(error: ServiceError) -> BatchProblem {
         ServiceError::Malformed(_) => ("malformed_json", Vec::new()),
         ServiceError::NoPlan(_) => ("plan_not_found", Vec::new()),
         ServiceError::NoModel(_) => ("model_not_found", Vec::new()),
+        ServiceError::NoCluster(_) => ("cluster_not_found", Vec::new()),
         ServiceError::Unexpected { .. } => ("precondition_failed", Vec::new()),
         ServiceError::Unavailable(_) => ("database_unavailable", Vec::new()),
         ServiceError::Internal(_) => ("internal", Vec::new()),

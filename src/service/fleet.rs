@@ -60,9 +60,10 @@ impl App {
     ///
     /// # Errors
     /// As [`App::plan_text`].
-    pub async fn size(&self, request: SizingRequest) -> Result<(Sizing, Vec<Notice>), ServiceError> {
+    pub async fn size(&self, mut request: SizingRequest) -> Result<(Sizing, Vec<Notice>), ServiceError> {
         let mut notices = Vec::new();
         let model = self.resolve(&request.plan.model, &mut notices).await?;
+        request.plan.cluster = self.with_saved(&request.plan.cluster).await?.into_owned();
         Ok((apart(move || sized(&request, model)).await??, notices))
     }
 
@@ -70,9 +71,10 @@ impl App {
     ///
     /// # Errors
     /// As [`App::plan_text`].
-    pub async fn sweep(&self, request: SweepRequest) -> Result<(Sweep, Vec<Notice>), ServiceError> {
+    pub async fn sweep(&self, mut request: SweepRequest) -> Result<(Sweep, Vec<Notice>), ServiceError> {
         let mut notices = Vec::new();
         let model = self.resolve(&request.plan.model, &mut notices).await?;
+        request.plan.cluster = self.with_saved(&request.plan.cluster).await?.into_owned();
         Ok((apart(move || swept(&request, model)).await??, notices))
     }
 

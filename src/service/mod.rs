@@ -8,6 +8,7 @@ mod app;
 pub mod batches;
 pub mod calibrate;
 pub mod checks;
+mod clusters;
 pub mod fits;
 mod fleet;
 pub mod kv;
@@ -24,6 +25,7 @@ use thiserror::Error;
 use utoipa::ToSchema;
 
 pub use app::{App, Background, Limits, Notice, Rendered};
+pub use clusters::{SavedCluster, SavedClusterEntry, SavedClusterPage};
 pub use fleet::{batch_offline, size_offline, sweep_offline};
 pub use models::{ModelEntry, ModelFacts, ModelPage, ModelView};
 pub use question::{ClusterAssumption, PlanAnswer, Understood, Versions, parse_cluster, plan_offline};
@@ -49,8 +51,11 @@ pub enum ServiceError {
     /// No model is known under this id.
     #[error("no model is known under {0}")]
     NoModel(String),
+    /// No cluster is saved under this name.
+    #[error("no cluster is saved under {0}")]
+    NoCluster(String),
     /// What is stored is not what the caller expected; its hash, if anything is stored.
-    #[error("the stored model is not the expected one")]
+    #[error("what is stored is not the expected one")]
     Unexpected { current: Option<String> },
     /// The database is away and this needs it.
     #[error("the database is not available: {0}")]

@@ -310,7 +310,7 @@ fn hash_of(config: &Value, side: Option<&Value>) -> String {
     text
 }
 
-fn written(time: OffsetDateTime) -> String {
+pub(super) fn written(time: OffsetDateTime) -> String {
     time.replace_nanosecond(0).unwrap_or(time).format(&Rfc3339).unwrap_or_default()
 }
 

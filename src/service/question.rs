@@ -264,6 +264,9 @@ fn unknown_model(unknown: &NotFound) -> FieldError {
 /// A cluster as it was understood.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct Understood {
+    /// What it was recognised as: `text`, `nvidia_smi_topology`, `nvidia_smi_csv`, `nvidia_smi_xml`, `kubernetes_nodes`,
+    /// `slurm`, `ray_resources`, `instance_list`, `node_pools`.
+    pub format: String,
     pub cluster: ClusterSummary,
     /// What was assumed to read it.
     pub assumptions: Vec<ClusterAssumption>,
@@ -278,27 +281,36 @@ pub struct ClusterAssumption {
     pub source: String,
 }
 
-/// Read a cluster and say what was understood.
+/// Read a cluster and say what was understood. Beside a text, `gpu` names the product where its format does not, and
+/// `nodes` says how many such nodes there are where it shows one.
 ///
 /// # Errors
 /// [`ServiceError::Invalid`] with pointers into the document in which the value stands at `place`.
-pub fn parse_cluster(value: &Value, place: &Pointer) -> Result<Understood, ServiceError> {
-    let cluster = cluster::from_json(value, place, hardware::catalogue()).map_err(ServiceError::Invalid)?;
-    Ok(understood(&cluster))
+pub fn parse_cluster(
+    value: &Value,
+    gpu: Option<&str>,
+    nodes: Option<u64>,
+    place: &Pointer,
+) -> Result<Understood, ServiceError> {
+    let (format, cluster) =
+        cluster::read(value, gpu, nodes, place, hardware::catalogue()).map_err(ServiceError::Invalid)?;
+    Ok(understood(format, &cluster))
 }
 
-pub(super) fn understood(cluster: &Cluster) -> Understood {
+/// What was assumed to read a cluster.
+pub(super) fn assumptions_of(cluster: &Cluster) -> Vec<ClusterAssumption> {
+    cluster
+        .assumed
+        .iter()
+        .map(|a| ClusterAssumption { name: a.name.clone(), value: a.value.clone(), source: a.source.clone() })
+        .collect()
+}
+
+fn understood(format: &str, cluster: &Cluster) -> Understood {
     Understood {
+        format: format.to_owned(),
         cluster: planner::show::cluster(cluster),
-        assumptions: cluster
-            .assumed
-            .iter()
-            .map(|a| ClusterAssumption {
-                name: a.name.clone(),
-                value: a.value.clone(),
-                source: a.source.clone(),
-            })
-            .collect(),
+        assumptions: assumptions_of(cluster),
         warnings: cluster
             .warnings
             .iter()

@@ -6,7 +6,10 @@ use std::time::Duration;
 use time::OffsetDateTime;
 use tokio::sync::Notify;
 
-use super::{Answer, Expect, ModelHead, ModelRecord, Page, PlanRecord, Put, Store, StoreError, migrations};
+use super::{
+    Answer, ClusterRecord, Expect, ModelHead, ModelRecord, Page, PlanRecord, Put, Store, StoreError,
+    migrations,
+};
 
 /// The longest a call may take. A database that hangs is as good as away.
 const CALL_LIMIT: Duration = Duration::from_secs(3);
@@ -159,5 +162,21 @@ impl Store for Guard {
 
     fn delete_plans_before(&self, time: OffsetDateTime, limit: u32) -> Answer<'_, u64> {
         Box::pin(self.call(self.inner.delete_plans_before(time, limit)))
+    }
+
+    fn cluster<'a>(&'a self, name: &'a str) -> Answer<'a, Option<ClusterRecord>> {
+        Box::pin(self.call(self.inner.cluster(name)))
+    }
+
+    fn clusters<'a>(&'a self, after: &'a str, limit: u32) -> Answer<'a, Vec<ClusterRecord>> {
+        Box::pin(self.call(self.inner.clusters(after, limit)))
+    }
+
+    fn put_cluster<'a>(&'a self, cluster: &'a ClusterRecord, expect: &'a Expect) -> Answer<'a, Put> {
+        Box::pin(self.call(self.inner.put_cluster(cluster, expect)))
+    }
+
+    fn delete_cluster<'a>(&'a self, name: &'a str, expect: &'a Expect) -> Answer<'a, bool> {
+        Box::pin(self.call(self.inner.delete_cluster(name, expect)))
     }
 }

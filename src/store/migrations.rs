@@ -24,7 +24,8 @@ macro_rules! step {
     };
 }
 
-const STEPS: &[Step] = &[step!(1, "models and plans", "0001_models_and_plans.sql")];
+const STEPS: &[Step] =
+    &[step!(1, "models and plans", "0001_models_and_plans.sql"), step!(2, "clusters", "0002_clusters.sql")];
 
 /// The number of the newest migration.
 #[must_use]

@@ -1,4 +1,4 @@
-//! Where model configurations and plans are kept.
+//! Where model configurations, plans and clusters are kept.
 //!
 //! One trait, two databases ([`postgres`], [`sqlite`]), one contract that both pass (`tests/store_contract.rs`).
 //! In front of either stand a guard that fails fast while the database is away ([`guard`]), a memory cache
@@ -93,6 +93,17 @@ pub struct PlanRecord {
     pub created_at: OffsetDateTime,
 }
 
+/// A cluster as kept.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClusterRecord {
+    pub name: String,
+    /// The `cluster` field of a request: a text or an object.
+    pub cluster: Value,
+    /// Hash of the cluster: the entity tag.
+    pub hash: String,
+    pub updated_at: OffsetDateTime,
+}
+
 /// Why a store did not do what it was asked.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum StoreError {
@@ -100,14 +111,14 @@ pub enum StoreError {
     #[error("the database is not available: {0}")]
     Unavailable(String),
     /// What is kept is not what the caller expected; the hash of what is there, if anything is.
-    #[error("the stored configuration is not the expected one")]
+    #[error("what is stored is not the expected one")]
     Unexpected { current: Option<String> },
     /// A fault of this program or of the data.
     #[error("the database refused: {0}")]
     Internal(String),
 }
 
-/// A database of models and plans. Every call is one transaction; a call that returns `Ok` is durable.
+/// A database of models, plans and clusters. Every call is one transaction; a call that returns `Ok` is durable.
 pub trait Store: Send + Sync {
     /// `postgres` or `sqlite`.
     fn kind(&self) -> &'static str;
@@ -138,4 +149,16 @@ pub trait Store: Send + Sync {
 
     /// Forget the answers made before a time, at most `limit` of them; how many were forgotten.
     fn delete_plans_before(&self, time: OffsetDateTime, limit: u32) -> Answer<'_, u64>;
+
+    /// The cluster kept under a name.
+    fn cluster<'a>(&'a self, name: &'a str) -> Answer<'a, Option<ClusterRecord>>;
+
+    /// Kept clusters in order of name, after `after`, at most `limit`.
+    fn clusters<'a>(&'a self, after: &'a str, limit: u32) -> Answer<'a, Vec<ClusterRecord>>;
+
+    /// Keep a cluster when what is there is as expected.
+    fn put_cluster<'a>(&'a self, cluster: &'a ClusterRecord, expect: &'a Expect) -> Answer<'a, Put>;
+
+    /// Forget a cluster when what is there is as expected; false when nothing was there.
+    fn delete_cluster<'a>(&'a self, name: &'a str, expect: &'a Expect) -> Answer<'a, bool>;
 }

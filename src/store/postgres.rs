@@ -8,8 +8,10 @@ use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use sqlx::{ConnectOptions, Row};
 use time::OffsetDateTime;
 
-use super::sql::{contains, current_hash, fault, head, json_of, migrate_fault, store_over_pools};
-use super::{Answer, Expect, ModelHead, ModelRecord, Page, PlanRecord, Put, StoreError, migrations};
+use super::sql::{cluster, contains, current_hash, fault, head, json_of, migrate_fault, store_over_pools};
+use super::{
+    Answer, ClusterRecord, Expect, ModelHead, ModelRecord, Page, PlanRecord, Put, StoreError, migrations,
+};
 
 /// A pool of connections to Postgres.
 #[derive(Debug, Clone)]

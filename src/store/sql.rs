@@ -202,6 +202,95 @@ macro_rules! store_over_pools {
                     Ok(done.rows_affected())
                 })
             }
+
+            fn cluster<'a>(&'a self, name: &'a str) -> Answer<'a, Option<ClusterRecord>> {
+                Box::pin(async move {
+                    let row = sqlx::query("select name, cluster, hash, updated_at from clusters where name = $1")
+                        .bind(name)
+                        .fetch_optional(self.reader())
+                        .await
+                        .map_err(fault)?;
+                    row.map(|row| Ok(cluster!(row))).transpose()
+                })
+            }
+
+            fn clusters<'a>(&'a self, after: &'a str, limit: u32) -> Answer<'a, Vec<ClusterRecord>> {
+                Box::pin(async move {
+                    let rows = sqlx::query(
+                        "select name, cluster, hash, updated_at from clusters where name > $1 order by name limit $2",
+                    )
+                    .bind(after)
+                    .bind(i64::from(limit))
+                    .fetch_all(self.reader())
+                    .await
+                    .map_err(fault)?;
+                    rows.into_iter().map(|row| Ok(cluster!(row))).collect()
+                })
+            }
+
+            fn put_cluster<'a>(&'a self, cluster: &'a ClusterRecord, expect: &'a Expect) -> Answer<'a, Put> {
+                Box::pin(async move {
+                    // one statement for each expectation: the database decides between two writers of one name
+                    let (put, statement, hash) = match expect {
+                        Expect::Nothing => (
+                            Put::Created,
+                            "insert into clusters (name, cluster, hash, updated_at) values ($1, $2, $3, $4)
+                             on conflict (name) do nothing",
+                            None,
+                        ),
+                        Expect::Hash(hash) => (
+                            Put::Replaced,
+                            "update clusters set cluster = $2, hash = $3, updated_at = $4
+                             where name = $1 and hash = $5",
+                            Some(hash),
+                        ),
+                        Expect::Anything => {
+                            let known = self.cluster(&cluster.name).await?.is_some();
+                            (
+                                if known { Put::Replaced } else { Put::Created },
+                                "insert into clusters (name, cluster, hash, updated_at) values ($1, $2, $3, $4)
+                                 on conflict (name) do update set cluster = excluded.cluster, hash = excluded.hash,
+                                 updated_at = excluded.updated_at",
+                                None,
+                            )
+                        }
+                    };
+                    let query = sqlx::query(statement)
+                        .bind(&cluster.name)
+                        .bind(cluster.cluster.to_string())
+                        .bind(&cluster.hash)
+                        .bind(cluster.updated_at);
+                    let query = if let Some(hash) = hash { query.bind(hash) } else { query };
+                    let written = query.execute(self.writer()).await.map_err(fault)?.rows_affected();
+                    if written > 0 {
+                        return Ok(put);
+                    }
+                    let current = self.cluster(&cluster.name).await?.map(|kept| kept.hash);
+                    Err(StoreError::Unexpected { current })
+                })
+            }
+
+            fn delete_cluster<'a>(&'a self, name: &'a str, expect: &'a Expect) -> Answer<'a, bool> {
+                Box::pin(async move {
+                    let expected = match expect {
+                        Expect::Hash(hash) => Some(hash.as_str()),
+                        Expect::Anything | Expect::Nothing => None,
+                    };
+                    let deleted =
+                        sqlx::query("delete from clusters where name = $1 and hash = coalesce($2, hash)")
+                            .bind(name)
+                            .bind(expected)
+                            .execute(self.writer())
+                            .await
+                            .map_err(fault)?
+                            .rows_affected();
+                    if deleted == 0 && expected.is_some() {
+                        let current = self.cluster(name).await?.map(|kept| kept.hash);
+                        return Err(StoreError::Unexpected { current });
+                    }
+                    Ok(deleted > 0)
+                })
+            }
         }
     };
 }
@@ -219,6 +308,19 @@ macro_rules! head {
     };
 }
 
+/// A row of `clusters`.
+macro_rules! cluster {
+    ($row:ident) => {{
+        let text: String = $row.try_get("cluster").map_err(fault)?;
+        ClusterRecord {
+            name: $row.try_get("name").map_err(fault)?,
+            cluster: json_of(&text)?,
+            hash: $row.try_get("hash").map_err(fault)?,
+            updated_at: $row.try_get("updated_at").map_err(fault)?,
+        }
+    }};
+}
+
 /// The hash kept under an id and revision, seen from inside a transaction.
 macro_rules! current_hash {
     ($work:ident, $id:expr, $revision:expr) => {
@@ -234,7 +336,7 @@ macro_rules! current_hash {
     };
 }
 
-pub(super) use {current_hash, head, store_over_pools};
+pub(super) use {cluster, current_hash, head, store_over_pools};
 
 use serde_json::Value;
 use sqlx::migrate::MigrateError;
@@ -256,8 +358,7 @@ pub(super) fn contains(text: &str) -> String {
 
 /// A JSON text of the database.
 pub(super) fn json_of(text: &str) -> Result<Value, StoreError> {
-    serde_json::from_str(text)
-        .map_err(|e| StoreError::Internal(format!("a stored configuration is not JSON: {e}")))
+    serde_json::from_str(text).map_err(|e| StoreError::Internal(format!("what is stored is not JSON: {e}")))
 }
 
 /// A migration that failed.

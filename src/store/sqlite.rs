@@ -10,8 +10,10 @@ use sqlx::sqlite::{
 use sqlx::{ConnectOptions, Row};
 use time::OffsetDateTime;
 
-use super::sql::{contains, current_hash, fault, head, json_of, migrate_fault, store_over_pools};
-use super::{Answer, Expect, ModelHead, ModelRecord, Page, PlanRecord, Put, StoreError, migrations};
+use super::sql::{cluster, contains, current_hash, fault, head, json_of, migrate_fault, store_over_pools};
+use super::{
+    Answer, ClusterRecord, Expect, ModelHead, ModelRecord, Page, PlanRecord, Put, StoreError, migrations,
+};
 
 /// Two pools on one file: SQLite lets one connection write at a time.
 #[derive(Debug, Clone)]

@@ -44,7 +44,7 @@ pub async fn list_models(
 }
 
 /// The id after which a page starts.
-fn page_start(token: &str) -> Result<String, Problem> {
+pub(super) fn page_start(token: &str) -> Result<String, Problem> {
     hex::decode(token)
         .ok()
         .and_then(|bytes| String::from_utf8(bytes).ok())

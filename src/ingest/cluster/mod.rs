@@ -18,7 +18,7 @@ mod words;
 
 pub use error::{ClusterError, ClusterErrorKind};
 pub use machines::{Format, ParsedCluster, recognise};
-pub use request::from_json;
+pub use request::{from_json, read, saved_name};
 pub use text::{MAX_POOLS, MAX_TEXT_CHARS, parse_text};
 
 /// Most GPUs that are planned for.

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::MAX_GPUS;
 use super::error::ClusterErrorKind;
-use super::machines::recognise;
+use super::machines::{Format, ParsedCluster, recognise};
 use super::text::{MAX_POOLS, add_pool, checked};
 use super::topology::parse_topology;
 use crate::catalogue::hardware::{GpuEntry, HardwareCatalogue};
@@ -20,6 +20,16 @@ const MAX_BYTES: u64 = 1 << 50;
 /// Most network ports of a node.
 const MAX_PORTS: u64 = 1_024;
 
+/// The name in `{"saved": "prod-east"}` or `saved:prod-east`: a cluster that a running service keeps.
+#[must_use]
+pub fn saved_name(value: &Value) -> Option<&str> {
+    match value {
+        Value::String(text) => text.trim().strip_prefix("saved:").map(str::trim),
+        Value::Object(fields) if fields.len() == 1 => fields.get("saved").and_then(Value::as_str),
+        _ => None,
+    }
+}
+
 /// Read the `cluster` field at `place`.
 ///
 /// # Errors
@@ -29,6 +39,11 @@ pub fn from_json(
     place: &Pointer,
     catalogue: &HardwareCatalogue,
 ) -> Result<Cluster, Vec<FieldError>> {
+    if saved_name(value).is_some() {
+        let detail = "saved clusters are looked up by a running service, for plans, sizings, sweeps and questions about \
+                      the cache; write the cluster out here";
+        return Err(vec![FieldError::at(place, "unknown_cluster", detail).got(value)]);
+    }
     match value {
         Value::String(text) => from_text(text, place, catalogue),
         Value::Object(_) => from_object(value, place, catalogue),
@@ -36,14 +51,45 @@ pub fn from_json(
     }
 }
 
+/// As [`from_json`], with the name of the format. `gpu` and `nodes` stand beside a text; an object has its own.
+///
+/// # Errors
+/// Every fault of the field, each with its pointer.
+pub fn read(
+    value: &Value,
+    gpu: Option<&str>,
+    nodes: Option<u64>,
+    place: &Pointer,
+    catalogue: &HardwareCatalogue,
+) -> Result<(&'static str, Cluster), Vec<FieldError>> {
+    if let (Value::String(text), None) = (value, saved_name(value)) {
+        let parsed = recognised(text, gpu, nodes, place, catalogue)?;
+        return Ok((parsed.format.name(), parsed.cluster));
+    }
+    if gpu.is_some() || nodes.is_some() {
+        let detail = "`gpu` and `nodes` stand beside a text; an object has them inside";
+        return Err(vec![FieldError::at(place, "not_allowed", detail)]);
+    }
+    let format = if value.get("topology").is_some() { Format::TopologyMatrix.name() } else { "node_pools" };
+    Ok((format, from_json(value, place, catalogue)?))
+}
+
 fn from_text(text: &str, place: &Pointer, catalogue: &HardwareCatalogue) -> Result<Cluster, Vec<FieldError>> {
+    recognised(text, None, None, place, catalogue).map(|parsed| parsed.cluster)
+}
+
+fn recognised(
+    text: &str,
+    gpu: Option<&str>,
+    nodes: Option<u64>,
+    place: &Pointer,
+    catalogue: &HardwareCatalogue,
+) -> Result<ParsedCluster, Vec<FieldError>> {
     if text.len() > MAX_TEXT_BYTES {
         let detail = format!("expected at most {MAX_TEXT_BYTES} bytes, got {}", text.len());
         return Err(vec![FieldError::at(place, "out_of_range", detail)]);
     }
-    recognise(text, None, None, catalogue)
-        .map(|parsed| parsed.cluster)
-        .map_err(|e| vec![e.into_field_error(place)])
+    recognise(text, gpu, nodes, catalogue).map_err(|e| vec![e.into_field_error(place)])
 }
 
 fn from_object(

@@ -101,6 +101,8 @@ pub struct MemoryBudget {
     pub share_of_rest: f64,
     /// One entry per stage.
     pub stages: Vec<StageItems>,
+    /// By stage, what the tightest GPU has free for this budget, where the caller measured it; otherwise empty.
+    pub free: Vec<Bytes>,
     /// Memory outside the budget that must stay free (context, collectives, graphs of versions that do
     /// not count them): the difference between the largest safe utilisation and 1.
     pub outside: Item,
@@ -109,10 +111,21 @@ pub struct MemoryBudget {
 }
 
 impl MemoryBudget {
-    /// Bytes of cache on a GPU whose weights and other items take `used`; `None` when they exceed the budget.
+    /// Let a stage use no more than its GPU has free beside what lives outside the budget: `min(budget, free - outside)`.
+    pub fn limit_to(&mut self, free: &[Bytes]) {
+        self.free = free.iter().map(|bytes| *bytes - self.outside.bytes).collect();
+    }
+
+    /// The budget of a GPU of this stage.
     #[must_use]
-    pub fn kv_bytes(&self, used: Bytes) -> Option<Bytes> {
-        let rest = self.budget.get().checked_sub(used.get()).map(Bytes)?;
+    pub fn of(&self, stage: usize) -> Bytes {
+        self.free.get(stage).map_or(self.budget, |free| self.budget.min(*free))
+    }
+
+    /// Bytes of cache on a GPU of this stage whose weights and other items take `used`; `None` when they exceed the budget.
+    #[must_use]
+    pub fn kv_bytes(&self, stage: usize, used: Bytes) -> Option<Bytes> {
+        let rest = self.of(stage).get().checked_sub(used.get()).map(Bytes)?;
         if self.share_of_rest >= 1.0 {
             return Some(rest);
         }
@@ -155,6 +168,7 @@ mod tests {
             utilization,
             share_of_rest,
             stages: Vec::new(),
+            free: Vec::new(),
             outside: Item::exact(Bytes(50), "test"),
             source: "test",
         }

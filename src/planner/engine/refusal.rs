@@ -59,6 +59,8 @@ pub enum RefusalCode {
     WeightsDoNotFit,
     /// One replica needs more GPUs than the pool has.
     NotEnoughGpus,
+    /// Several ranks on MIG slices, which have no links to each other.
+    SlicesNotLinked,
     /// No rules are known for the engine or its version.
     EngineUnknown,
 }
@@ -92,6 +94,7 @@ impl RefusalCode {
             Self::KvCacheTooSmall => "kv_cache_too_small",
             Self::WeightsDoNotFit => "weights_do_not_fit",
             Self::NotEnoughGpus => "not_enough_gpus",
+            Self::SlicesNotLinked => "slices_not_linked",
             Self::EngineUnknown => "engine_unknown",
         }
     }
@@ -109,7 +112,8 @@ impl RefusalCode {
             | Self::ArchitectureUnknown
             | Self::ArchitectureRemoved
             | Self::NoAttentionBackend
-            | Self::KvCacheDtypeNotSupported => true,
+            | Self::KvCacheDtypeNotSupported
+            | Self::SlicesNotLinked => true,
             Self::DimensionNotDivisible | Self::QuantizationBlockNotDivisible => !has_experts,
             _ => false,
         }

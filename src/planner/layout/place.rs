@@ -204,7 +204,7 @@ fn slower<'l>(fabric: &'l Link, host: Option<&'l Link>) -> &'l Link {
 }
 
 #[cfg(test)]
-mod tests {
+pub(in crate::planner) mod tests {
     use super::*;
     use crate::planner::hardware::{Gpu, PeakFlops};
     use crate::planner::units::Bytes;
@@ -221,7 +221,7 @@ mod tests {
         }
     }
 
-    fn pool(nodes: u64, gpus_per_node: u64, island_gpus: u64) -> NodePool {
+    pub(in crate::planner) fn pool(nodes: u64, gpus_per_node: u64, island_gpus: u64) -> NodePool {
         NodePool {
             nodes,
             gpus_per_node,

@@ -125,7 +125,8 @@ fn start(
     let kv: Option<Vec<Bytes>> = weights
         .iter()
         .zip(&budget.stages)
-        .map(|(weights, items)| budget.kv_bytes(weights.bytes + items.total()))
+        .enumerate()
+        .map(|(stage, (weights, items))| budget.kv_bytes(stage, weights.bytes + items.total()))
         .collect();
     let Some(kv) = kv else {
         return fails(format!("weights and overheads exceed the budget of {:.2} GiB", budget.budget.gib()));

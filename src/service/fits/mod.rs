@@ -116,7 +116,7 @@ pub fn fits(request: &FitsRequest) -> Result<Fits, ServiceError> {
     Ok(Fits {
         answer,
         cluster: show::cluster(&ground.cluster),
-        assumptions: question::understood(&ground.cluster).assumptions,
+        assumptions: question::assumptions_of(&ground.cluster),
         engine: format!("{} {}", ground.engine.name, ground.engine.version),
         context_tokens: ground.context(),
         contexts: request.contexts.clone(),

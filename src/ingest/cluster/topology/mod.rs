@@ -139,7 +139,15 @@ impl Node<'_> {
         let has_nvlink =
             self.entry.fabric.is_some() && matches!(self.entry.form, Form::Sxm | Form::Superchip);
         if nvlinks.is_empty() && has_nvlink && gpus > 1 {
-            return Err(self.hidden_nvlink());
+            if nic_of_its_own(self.matrix) {
+                return Err(self.hidden_nvlink());
+            }
+            let message = format!(
+                "no pair has NVLink, though {} is a module with NVLink: planned as printed. If it came from `topo -mp`, \
+                 which hides NVLink, paste `nvidia-smi topo -m`",
+                self.entry.gpu.short_name
+            );
+            self.warnings.push(ClusterWarning { code: "no_nvlink".to_owned(), message });
         }
         let largest = self.islands.first().map_or(1, Vec::len) as u64;
         pool.island_gpus = largest.max(1);

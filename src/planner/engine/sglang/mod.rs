@@ -197,6 +197,7 @@ impl EngineRules for Sglang {
             utilization: fraction,
             share_of_rest: 1.0,
             stages: items.collect(),
+            free: Vec::new(),
             outside: outside(model, shape, settings, stages, gpu),
             source: "mem_fraction_static x the memory free before loading (context and communicators are already up), \
                      less 100 MB for vision models",

@@ -237,6 +237,7 @@ impl EngineRules for TensorRtLlm {
             utilization: settings.gpu_memory_utilization,
             share_of_rest: settings.gpu_memory_utilization,
             stages: items,
+            free: Vec::new(),
             outside: Item::none("free_gpu_memory_fraction leaves its rest free"),
             source: "all of the GPU; free_gpu_memory_fraction of what weights and a dummy run leave becomes cache",
         }

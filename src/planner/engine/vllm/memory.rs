@@ -64,6 +64,7 @@ pub fn budget(
         utilization,
         share_of_rest: 1.0,
         stages: items,
+        free: Vec::new(),
         outside: outside(release, shape, settings, stages),
         source: "ceil(gpu_memory_utilization x the memory that the driver reports), v1/worker/utils.py request_memory",
     }

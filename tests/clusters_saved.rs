@@ -1,0 +1,68 @@
+//! Saved clusters over HTTP: planned on by name, replaced, away.
+
+#[path = "support/api.rs"]
+#[expect(dead_code, reason = "shared by several tests")]
+mod api;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use api::{Api, limits, settings};
+use serde_json::{Value, json};
+use shardwise::http;
+use shardwise::service::App;
+use shardwise::store::SqliteStore;
+
+const NAME: &str = "/v1/clusters/prod-east";
+
+fn question(cluster: &Value) -> Value {
+    json!({"model": "meta-llama/Llama-3.1-8B-Instruct", "cluster": cluster, "limit": 1})
+}
+
+#[tokio::test]
+async fn a_replaced_cluster_is_planned_on_at_once() {
+    let api = Api::start().await;
+    let (by_object, by_text) = (question(&json!({"saved": "prod-east"})), question(&json!("saved:prod-east")));
+    let unknown = api.call("POST", "/v1/plans", Some(&by_object)).await;
+    assert_eq!(unknown.status, 422);
+    assert_eq!(unknown.json()["errors"][0]["code"], "unknown_cluster");
+    assert_eq!(unknown.json()["errors"][0]["pointer"], "#/cluster");
+    assert_eq!(api.get(NAME).await.status, 404);
+    for (text, gpus) in [("4 H100", 4), ("2x8 H100", 16)] {
+        let put = api.call("PUT", NAME, Some(&json!({ "cluster": text }))).await;
+        assert!(put.status.is_success(), "{}", put.text());
+        for body in [&by_object, &by_text] {
+            let plan = api.call("POST", "/v1/plans", Some(body)).await.json();
+            assert_eq!(plan["cluster"]["gpus"], gpus, "{plan}");
+        }
+        let sweep = json!({"model": "meta-llama/Llama-3.1-8B-Instruct", "cluster": "saved:prod-east", "over": "tp"});
+        assert_ne!(api.call("POST", "/v1/sweeps", Some(&sweep)).await.status, 500);
+    }
+    let kept = api.get(NAME).await;
+    assert_eq!(kept.json()["cluster"], "2x8 H100");
+    assert!(kept.header("etag").len() > 10);
+    let faulty = api.call("PUT", NAME, Some(&json!({"cluster": "8x H1000"}))).await;
+    assert_eq!((faulty.status.as_u16(), &faulty.json()["errors"][0]["pointer"]), (422, &json!("#/cluster")));
+    let named = api.call("PUT", NAME, Some(&json!({"cluster": {"saved": "other"}}))).await;
+    assert_eq!(named.status, 422, "a name of a name is no cluster");
+    assert_eq!(api.call("PUT", "/v1/clusters/-x", Some(&json!({"cluster": "8 H100"}))).await.status, 422);
+    assert_eq!(api.call("DELETE", NAME, None).await.status, 204);
+    assert_eq!(api.call("POST", "/v1/plans", Some(&by_text)).await.status, 422);
+}
+
+#[tokio::test]
+async fn without_its_database_only_saved_clusters_are_away() {
+    let folder = tempfile::tempdir().expect("folder");
+    let store = SqliteStore::at(&folder.path().join("s.sqlite"), 1, Duration::from_secs(1));
+    // its background work does not run, so the database is never found
+    let (app, _background) = App::new(Arc::new(store), true, &limits());
+    let stopping = Arc::new(AtomicBool::new(false));
+    let routes = http::router(Arc::clone(&app), &settings().server, Arc::clone(&stopping));
+    let api = Api::of(routes, app, stopping);
+    assert_eq!(api.call("PUT", NAME, Some(&json!({"cluster": "8 H100"}))).await.status, 503);
+    assert_eq!(api.get(NAME).await.status, 503);
+    assert_eq!(api.get("/v1/clusters").await.status, 503);
+    assert_eq!(api.call("POST", "/v1/plans", Some(&question(&json!("saved:prod-east")))).await.status, 503);
+    assert_eq!(api.call("POST", "/v1/plans", Some(&question(&json!("8 H100")))).await.status, 200);
+}
