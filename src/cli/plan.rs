@@ -185,7 +185,7 @@ pub(super) fn exit_of(fault: &ServiceError) -> Exit {
         | ServiceError::NoPlan(_)
         | ServiceError::NoModel(_)
         | ServiceError::Unexpected { .. } => Exit::BadInput,
-        ServiceError::Unavailable(_) => Exit::UpstreamFailed,
+        ServiceError::Unavailable(_) | ServiceError::Hub(_) => Exit::UpstreamFailed,
         ServiceError::Internal(_) => Exit::Internal,
     }
 }
