@@ -1,11 +1,4 @@
 //! Packs the catalogue's model configurations: one archive of deflated bodies, and a table of what the index says of each.
-<<<<<<< HEAD
-#![expect(
-    clippy::disallowed_methods,
-    reason = "cargo tells a build script its directories in the environment"
-)]
-=======
->>>>>>> main
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

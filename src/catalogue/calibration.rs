@@ -83,22 +83,12 @@ pub fn read(text: &str) -> Result<Calibration, CalibrationError> {
         }
     }
     let positive = |x: f64| x.is_finite() && x > 0.0;
-<<<<<<< HEAD
-    let bad = file.collectives.0.iter().find(|a| {
-        let legal = positive(a.share)
-            && [a.fixed_us, a.hop_us].iter().all(|us| us.is_finite() && *us >= 0.0)
-            && a.loss.is_finite();
-        !legal
-    });
-    if let Some(bad) = bad {
-=======
     let usable = |a: &Algorithm| {
         positive(a.share)
             && a.loss.is_finite()
             && [a.fixed_us, a.hop_us].iter().all(|us| (0.0..1e9).contains(us))
     };
     if let Some(bad) = file.collectives.0.iter().find(|a| !usable(a)) {
->>>>>>> main
         return Err(CalibrationError::Collective(bad.wire));
     }
     Ok(Calibration {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::ask::{AccuracyCommand, CalibrateArgs, FitArgs, RequestArgs};
+use super::question::AskArgs;
 use super::health::HealthArgs;
 use super::serve::{MigrateArgs, ServeArgs};
 
@@ -50,6 +51,8 @@ pub enum Command {
     Accuracy(AccuracyCommand),
     /// Fit the constants of the latency model to measurements again. Minutes.
     Calibrate(CalibrateArgs),
+    /// A question in plain words: what fits, how many GPUs, is it worth it.
+    Ask(AskArgs),
     /// Run the service: the API, its documentation and its metrics.
     Serve(ServeArgs),
     /// Bring the database's schema to the newest migration, and end.

@@ -31,8 +31,14 @@ pub struct RequestArgs {
 #[derive(Debug, Args)]
 pub struct FitArgs {
     /// The GPUs as text, or @FILE.
-    #[arg(long, value_name = "TEXT|@FILE", required_unless_present = "request")]
+    #[arg(long, value_name = "TEXT|@FILE")]
     pub cluster: Option<String>,
+    /// The same without the flag: `shardwise fit "16 H100s"`.
+    #[arg(value_name = "TEXT|@FILE", conflicts_with_all = ["cluster", "request"], required_unless_present_any = ["cluster", "request"])]
+    pub gpus: Vec<String>,
+    /// The length at which a model must hold one sequence.
+    #[arg(long, value_name = "TOKENS", conflicts_with = "request")]
+    pub context: Option<String>,
     /// The body of POST /v1/fits instead; `-` reads stdin.
     #[arg(long, value_name = "FILE|-", conflicts_with = "cluster")]
     pub request: Option<PathBuf>,
@@ -131,7 +137,11 @@ pub fn fit(args: &FitArgs) -> Exit {
         return answer(path, ask, show);
     }
     let mut body = Map::new();
-    match cluster_of(args.cluster.as_deref().unwrap_or_default(), None) {
+    let text = args.cluster.clone().unwrap_or_else(|| args.gpus.join(" "));
+    if let Some(context) = &args.context {
+        body.insert("workload".to_owned(), serde_json::json!({"context_tokens": number::json(context)}));
+    }
+    match cluster_of(&text, None) {
         Ok(cluster) => _ = body.insert("cluster".to_owned(), cluster),
         Err(fault) => return Exit::BadInput.because(&fault.to_string()),
     }

@@ -11,6 +11,7 @@ mod number;
 mod observe;
 mod output;
 mod plan;
+mod question;
 mod request;
 pub mod serve;
 mod topology;
@@ -50,6 +51,7 @@ pub fn main() -> ExitCode {
         Command::Models { text } => ask::models(text.as_deref()),
         Command::Accuracy(command) => ask::accuracy(command),
         Command::Calibrate(args) => ask::calibrate(args),
+        Command::Ask(args) => question::ask(args),
         Command::Serve(args) => ended(serve::serve(args)),
         Command::Migrate(args) => ended(serve::migrate(args).map(|told| println!("{told}"))),
         Command::Openapi => {

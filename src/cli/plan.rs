@@ -186,7 +186,7 @@ pub(super) fn exit_of(fault: &ServiceError) -> Exit {
         | ServiceError::NoModel(_)
         | ServiceError::NoCluster(_)
         | ServiceError::Unexpected { .. } => Exit::BadInput,
-        ServiceError::Unavailable(_) => Exit::UpstreamFailed,
+        ServiceError::Unavailable(_) | ServiceError::Hub(_) => Exit::UpstreamFailed,
         ServiceError::Internal(_) => Exit::Internal,
     }
 }

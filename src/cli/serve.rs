@@ -9,7 +9,8 @@ use thiserror::Error;
 
 use crate::config::{ConfigError, Database, Place, Settings, Sources, environment};
 use crate::http;
-use crate::service::{App, Limits};
+use crate::hub::{Hub, HubSettings};
+use crate::service::{App, HubAccess, Limits};
 use crate::store::{PostgresStore, SqliteStore, Store, StoreError, migrations};
 use crate::telemetry::{self, TelemetryError};
 
@@ -110,9 +111,13 @@ pub fn serve(args: &ServeArgs) -> Result<(), ServeError> {
         stored_per_s: settings.plans.stored_per_s,
         keep_days: settings.plans.keep_days,
     };
+    let hub =
+        HubSettings::of(&settings.hub).map(Hub::new).transpose().map_err(ServeError::Flag)?.map(|hub| {
+            HubAccess::new(hub, Duration::from_secs(settings.hub.refresh_hours.saturating_mul(3600)))
+        });
     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(async {
         let store = open(&settings.database)?;
-        let (app, background) = App::new(store, settings.database.migrate, &limits);
+        let (app, background) = App::with_hub(store, settings.database.migrate, &limits, hub);
         let listening = |api, metrics| tracing::info!(%api, ?metrics, "listening");
         http::serve(app, background, &settings.server, metrics, http::server::told_to_stop(), listening)
             .await?;

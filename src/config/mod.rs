@@ -26,6 +26,7 @@ pub struct Settings {
     pub cache: Cache,
     pub plans: Plans,
     pub log: Log,
+    pub hub: HubSection,
 }
 
 /// The listeners and their limits.
@@ -109,6 +110,20 @@ pub struct Plans {
     pub keep_days: u32,
 }
 
+/// Where unknown models are fetched.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HubSection {
+    pub enabled: bool,
+    pub endpoint: String,
+    pub token: Secret,
+    /// Hosts with commas between them.
+    pub redirect_hosts: String,
+    pub attempt_timeout_ms: u64,
+    pub total_timeout_ms: u64,
+    pub refresh_hours: u64,
+}
+
 /// What is logged.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -172,6 +187,9 @@ impl Settings {
             ("cache.answers_bytes", cache.answers_bytes <= 1 << 40, "0 to 2^40"),
             ("cache.plans_bytes", cache.plans_bytes <= 1 << 40, "0 to 2^40"),
             ("cache.models_fresh_ms", cache.models_fresh_ms <= day_ms, "0 to 86400000"),
+            ("hub.attempt_timeout_ms", (1..=600_000).contains(&self.hub.attempt_timeout_ms), "1 to 600000"),
+            ("hub.total_timeout_ms", (1..=600_000).contains(&self.hub.total_timeout_ms), "1 to 600000"),
+            ("hub.refresh_hours", (1..=87_600).contains(&self.hub.refresh_hours), "1 to 87600"),
             ("plans.stored_per_s", self.plans.stored_per_s <= 1_000_000, "0 to 1000000"),
         ];
         checks

@@ -14,6 +14,10 @@ use super::{ConfigError, DEFAULTS};
 /// The prefix of our variables.
 const PREFIX: &str = "SHARDWISE_";
 
+/// Variables that other programs read too, with our setting.
+const GENERAL: [(&str, &str); 3] =
+    [("DATABASE_URL", "database.url"), ("HF_ENDPOINT", "hub.endpoint"), ("HF_TOKEN", "hub.token")];
+
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
@@ -87,9 +91,10 @@ impl Sources {
         let mut faults = Vec::new();
         let ours = variables.iter().filter_map(|(name, text)| Some((name, name.strip_prefix(PREFIX)?, text)));
         // the general name first, so that our own wins
-        let general =
-            variables.get_key_value("DATABASE_URL").map(|(name, text)| (name, "DATABASE_URL", text));
-        for (name, rest, text) in general.into_iter().chain(ours) {
+        let general = GENERAL
+            .iter()
+            .filter_map(|(name, _)| variables.get_key_value(*name).map(|(own, text)| (own, *name, text)));
+        for (name, rest, text) in general.chain(ours) {
             let Some(key) = self.key_of_variable(rest) else {
                 if !matches!(rest, "CONFIG") && !rest.starts_with("TEST_") {
                     self.unknown_variables.push(name.clone());
@@ -119,7 +124,7 @@ impl Sources {
     /// Every setting with its value and origin; secrets are not shown.
     pub fn shown(&self) -> impl Iterator<Item = (&str, String, &Origin)> {
         self.values.iter().map(|(key, (value, origin))| {
-            let secret = key == "database.url" && value.as_str() != Some("");
+            let secret = matches!(key.as_str(), "database.url" | "hub.token") && value.as_str() != Some("");
             (key.as_str(), if secret { "[redacted]".to_owned() } else { value.to_string() }, origin)
         })
     }
@@ -166,8 +171,8 @@ impl Sources {
     }
 
     fn key_of_variable(&self, rest: &str) -> Option<String> {
-        if rest == "DATABASE_URL" {
-            return Some("database.url".to_owned());
+        if let Some((_, key)) = GENERAL.iter().find(|(name, _)| *name == rest) {
+            return Some((*key).to_owned());
         }
         let (section, name) = rest.split_once('_')?;
         let key = format!("{}.{}", section.to_lowercase(), name.to_lowercase());

@@ -54,6 +54,7 @@ fn described() -> OpenApiRouter<State> {
         .routes(routes!(v1::fleet::create_sizing))
         .routes(routes!(v1::fleet::create_sweep))
         .routes(routes!(v1::fleet::create_batch))
+        .routes(routes!(v1::fleet::create_question))
         .routes(routes!(v1::models::list_models))
         .routes(routes!(v1::models::get_model, v1::models::put_model, v1::models::delete_model))
         .routes(routes!(v1::hardware::list_gpus))

@@ -73,6 +73,8 @@ pub const EXAMPLES: &[(&str, &str)] = examples![
     "sizing_with_two_loads",
     "sweep_over_tp",
     "batch_matrix",
+    "question_in_words",
+    "question_unclear",
     "models_search",
     "model_put",
     "model_get",

@@ -8,9 +8,10 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::extract::Path;
-use crate::ingest::FieldError;
+
 use crate::ingest::json::Malformed;
-use crate::service::ServiceError;
+use crate::ingest::{FieldError, Pointer};
+use crate::service::{HubError, ServiceError};
 
 /// The media type of problems.
 pub const MEDIA_TYPE: &str = "application/problem+json";
@@ -33,6 +34,9 @@ pub enum Kind {
     Overloaded,
     TimedOut,
     DatabaseUnavailable,
+    ModelGated,
+    HubUnavailable,
+    HubTimedOut,
 }
 
 /// What stands on the page of a kind.
@@ -51,7 +55,7 @@ pub struct KindPage {
 
 impl Kind {
     /// Every kind, in order of status.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 18] = [
         Self::MalformedJson,
         Self::InvalidQuery,
         Self::NotFound,
@@ -67,6 +71,9 @@ impl Kind {
         Self::Overloaded,
         Self::TimedOut,
         Self::DatabaseUnavailable,
+        Self::ModelGated,
+        Self::HubUnavailable,
+        Self::HubTimedOut,
     ];
 
     /// The page of this kind.
@@ -177,6 +184,27 @@ impl Kind {
                 "The database is away",
                 "Nothing can be stored or looked up in the database now. Planning goes on without it.",
                 "Wait for Retry-After, then send the request again. Nothing was stored.",
+            ),
+            Self::ModelGated => (
+                "model_gated",
+                403,
+                "The hub does not give this model out",
+                "The model is gated or private on the hub, and the service has no token that may read it.",
+                "Accept the model's terms on the hub and configure HF_TOKEN, or send its config.json in the question.",
+            ),
+            Self::HubUnavailable => (
+                "hub_unavailable",
+                502,
+                "The hub gave no usable answer",
+                "The model is known only to the hub, and the hub is away, is full, or sent something else than a configuration.",
+                "Send the question again later, or with the model's config.json in it.",
+            ),
+            Self::HubTimedOut => (
+                "hub_timed_out",
+                504,
+                "The hub did not answer in time",
+                "The model is known only to the hub, and the hub was too slow.",
+                "Send the question again, or with the model's config.json in it.",
             ),
         };
         KindPage { code, status, title, meaning, remedy }
@@ -289,6 +317,25 @@ impl Problem {
         Self { errors: vec![item], ..Self::new(Kind::InvalidQuery, format!("{name}: {detail}")) }
     }
 
+    fn of_hub(error: &HubError) -> Self {
+        let kind = match error {
+            HubError::Gated(_) | HubError::TokenRefused => Kind::ModelGated,
+            HubError::NotFound(_) | HubError::NoConfig(_) | HubError::NoRevision { .. } => {
+                Kind::ModelNotFound
+            }
+            HubError::TimedOut => Kind::HubTimedOut,
+            HubError::BadName | HubError::BadRevision => {
+                return Self::invalid(vec![FieldError::at(
+                    &Pointer::root().key("model"),
+                    "not_allowed",
+                    error.to_string(),
+                )]);
+            }
+            _ => Kind::HubUnavailable,
+        };
+        Self::new(kind, error.to_string())
+    }
+
     /// Query parameters with the faults that a reader found in them.
     #[must_use]
     pub fn parameters<'n>(faults: impl IntoIterator<Item = (&'n str, FieldError)>) -> Self {
@@ -354,6 +401,7 @@ impl From<ServiceError> for Problem {
                     ..Self::new(Kind::PreconditionFailed, detail)
                 }
             }
+            ServiceError::Hub(error) => Self::of_hub(&error),
             ServiceError::Unavailable(why) => {
                 tracing::debug!(why, "a request needed the database");
                 Self::new(

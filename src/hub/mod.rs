@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tokio::sync::{OnceCell, Semaphore};
 
-use crate::config::Secret;
+use crate::config::{HubSection, Secret};
 use address::Endpoint;
 use breaker::Breaker;
 pub use error::HubError;
@@ -56,6 +56,20 @@ pub struct HubSettings {
 }
 
 impl HubSettings {
+    /// The hub that the settings of the server name; `None` where it is switched off.
+    #[must_use]
+    pub fn of(section: &HubSection) -> Option<Self> {
+        let hosts = section.redirect_hosts.split(',').map(str::trim).filter(|host| !host.is_empty());
+        section.enabled.then(|| Self {
+            endpoint: section.endpoint.clone(),
+            token: Some(section.token.clone()),
+            redirect_hosts: hosts.map(str::to_owned).collect(),
+            attempt_timeout: Duration::from_millis(section.attempt_timeout_ms),
+            total_timeout: Duration::from_millis(section.total_timeout_ms),
+            ..Self::public()
+        })
+    }
+
     /// The public hub without a token.
     #[must_use]
     pub fn public() -> Self {

@@ -14,6 +14,7 @@ pub mod json;
 pub mod kv;
 pub mod log;
 pub mod manifest;
+pub mod question;
 pub mod request;
 pub mod sizing;
 pub mod sweep;

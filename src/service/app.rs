@@ -9,6 +9,7 @@ use moka::future::Cache;
 use time::OffsetDateTime;
 
 use super::fits::{self, FitsAnswer};
+use super::from_hub::HubAccess;
 use super::question::{self, PlanAnswer, ResolvedModel};
 use super::{AnswerBytes, Health, ServiceError};
 use crate::catalogue;
@@ -43,6 +44,10 @@ pub enum Notice {
     StoredModelMayBeOld,
     /// The database is away; the catalogue's model was used without asking whether a stored one replaces it.
     StoredModelsNotAsked,
+    /// The hub is away; a model that came from it earlier was used as it was then.
+    HubModelMayBeOld,
+    /// The model was fetched from the hub and could not be stored.
+    HubModelNotStored,
 }
 
 impl Notice {
@@ -53,6 +58,8 @@ impl Notice {
             Self::PlanNotStored => "plan_not_stored",
             Self::StoredModelMayBeOld => "stored_model_may_be_old",
             Self::StoredModelsNotAsked => "stored_models_not_asked",
+            Self::HubModelMayBeOld => "hub_model_may_be_old",
+            Self::HubModelNotStored => "hub_model_not_stored",
         }
     }
 }
@@ -86,6 +93,8 @@ pub struct App {
     specs: Cache<String, Arc<ReadModel>>,
     /// Answers over the whole catalogue, which does not change while the program runs.
     pub(super) fits: Cache<String, Arc<FitsAnswer>>,
+    /// Where models are fetched that are known nowhere else; `None`: nowhere.
+    pub(super) hub: Option<HubAccess>,
 }
 
 /// What runs beside the requests.
@@ -99,6 +108,17 @@ impl App {
     /// A service over a store, and the work that must run beside it.
     #[must_use]
     pub fn new(store: Arc<dyn Store>, migrate: bool, limits: &Limits) -> (Arc<Self>, Background) {
+        Self::with_hub(store, migrate, limits, None)
+    }
+
+    /// The same with a hub for models that are known nowhere else.
+    #[must_use]
+    pub fn with_hub(
+        store: Arc<dyn Store>,
+        migrate: bool,
+        limits: &Limits,
+        hub: Option<HubAccess>,
+    ) -> (Arc<Self>, Background) {
         let guard = Guard::over(store, migrate);
         let models = Models::over(Arc::clone(&guard), limits.models_fresh);
         let (plans, writer) = Plans::over(Arc::clone(&guard), limits.plans_bytes, limits.stored_per_s);
@@ -124,6 +144,7 @@ impl App {
             generation: AtomicU64::new(0),
             specs: Cache::new(SPECS),
             fits,
+            hub,
         };
         (Arc::new(app), Background { guard, writer, keep_days: limits.keep_days })
     }
@@ -234,12 +255,14 @@ impl App {
                 None
             }
         };
+        let stored = self.refreshed(stored, notices).await?;
         let published = request.is_as_published();
         let key = stored.as_ref().map_or_else(|| id.to_owned(), |record| format!("{id} {}", record.hash));
         if published && let Some(read) = self.specs.get(&key).await {
             let source = if stored.is_some() { "stored" } else { "catalogue" };
             return Ok(Ok(ResolvedModel { read: ReadModel::clone(&read), source }));
         }
+        let is_stored = stored.is_some();
         let resolved = match stored {
             Some(record) => {
                 let side = record.quantization_config.as_ref();
@@ -248,6 +271,15 @@ impl App {
             }
             None => question::from_catalogue(id, request),
         };
+        if !is_stored
+            && resolved.is_err()
+            && catalogue::models::find(id).is_err()
+            && let Some(record) = self.from_hub(id, revision.unwrap_or(DEFAULT_REVISION), notices).await?
+        {
+            let side = record.quantization_config.as_ref();
+            let read = question::read_with(&record.id, &record.config, side, request);
+            return Ok(read.map(|read| ResolvedModel { read, source: "hub" }));
+        }
         if published && let Ok(model) = &resolved {
             self.specs.insert(key, Arc::new(model.read.clone())).await;
         }

@@ -9,6 +9,7 @@ use utoipa::ToSchema;
 use super::ServiceError;
 use super::parallel::in_parallel;
 use super::question::{Asked, ResolvedModel, asked};
+use crate::hub::HubError;
 use crate::ingest::FieldError;
 use crate::ingest::batch::{BatchRequest, Item};
 use crate::launch;
@@ -145,6 +146,8 @@ const fn status(error: &ServiceError) -> u16 {
         ServiceError::NoPlan(_) | ServiceError::NoModel(_) | ServiceError::NoCluster(_) => 404,
         ServiceError::Unexpected { .. } => 412,
         ServiceError::Unavailable(_) => 503,
+        ServiceError::Hub(HubError::Gated(_) | HubError::TokenRefused) => 403,
+        ServiceError::Hub(_) => 502,
         ServiceError::Internal(_) => 500,
     }
 }
@@ -159,6 +162,8 @@ fn shown(error: ServiceError) -> BatchProblem {
         ServiceError::NoCluster(_) => ("cluster_not_found", Vec::new()),
         ServiceError::Unexpected { .. } => ("precondition_failed", Vec::new()),
         ServiceError::Unavailable(_) => ("database_unavailable", Vec::new()),
+        ServiceError::Hub(HubError::Gated(_) | HubError::TokenRefused) => ("model_gated", Vec::new()),
+        ServiceError::Hub(_) => ("hub_unavailable", Vec::new()),
         ServiceError::Internal(_) => ("internal", Vec::new()),
     };
     BatchProblem { code: code.to_owned(), detail, errors }

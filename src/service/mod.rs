@@ -11,12 +11,14 @@ pub mod checks;
 mod clusters;
 pub mod fits;
 mod fleet;
+mod from_hub;
 pub mod kv;
 pub mod measurements;
 mod models;
 pub mod observations;
 mod parallel;
 mod question;
+pub mod questions;
 mod sizings;
 mod sweeps;
 
@@ -27,11 +29,13 @@ use utoipa::ToSchema;
 pub use app::{App, Background, Limits, Notice, Rendered};
 pub use clusters::{SavedCluster, SavedClusterEntry, SavedClusterPage};
 pub use fleet::{batch_offline, size_offline, sweep_offline};
+pub use from_hub::HubAccess;
 pub use models::{ModelEntry, ModelFacts, ModelPage, ModelView};
 pub use question::{ClusterAssumption, PlanAnswer, Understood, Versions, parse_cluster, plan_offline};
 
 pub use crate::store::{AnswerBytes, Expect, Health, Put};
 
+pub use crate::hub::HubError;
 use crate::ingest::FieldError;
 use crate::ingest::json::Malformed;
 use crate::store::StoreError;
@@ -60,6 +64,9 @@ pub enum ServiceError {
     /// The database is away and this needs it.
     #[error("the database is not available: {0}")]
     Unavailable(String),
+    /// The hub that was asked for a model gave none; why.
+    #[error(transparent)]
+    Hub(#[from] HubError),
     /// A fault of this program.
     #[error("{0}")]
     Internal(String),

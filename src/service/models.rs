@@ -298,7 +298,7 @@ fn view(
 }
 
 /// The entity tag of a configuration.
-fn hash_of(config: &Value, side: Option<&Value>) -> String {
+pub(super) fn hash_of(config: &Value, side: Option<&Value>) -> String {
     let mut hash = Sha256::new();
     hash.update(config.to_string());
     if let Some(side) = side {

@@ -6,20 +6,22 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::fleet_schema::{BatchQuestion, SizingQuestion, SweepQuestion};
+use super::fleet_schema::{BatchQuestion, QuestionBody, SizingQuestion, SweepQuestion};
 use super::plans::{NOTICE, notices};
 use crate::http::State;
 use crate::http::extract::JsonDocument;
 use crate::http::problem::{Problem, ProblemBody};
-use crate::ingest::FieldError;
 use crate::ingest::batch::BatchRequest;
+use crate::ingest::fields::Fields;
 use crate::ingest::json::Document;
 use crate::ingest::sizing::SizingRequest;
 use crate::ingest::sweep::SweepRequest;
+use crate::ingest::{FieldError, Pointer, question};
 use crate::planner::sizing::Sizing;
 use crate::planner::sweep::Sweep;
 use crate::service::Notice;
 use crate::service::batches::Batch;
+use crate::service::questions::QuestionAnswer;
 
 /// The fewest GPUs of each product that carry a load.
 ///
@@ -92,6 +94,45 @@ pub async fn create_batch(
     let request = read(document, BatchRequest::read)?;
     let (batch, told) = state.app.batch(request).await?;
     Ok(answered(&batch, &told))
+}
+
+/// A question in plain words: parsed into one of the typed requests, which is shown beside the answer.
+///
+/// Words that have no part in the request are listed in `not_understood`. A text in which nothing is understood gets
+/// `kind` `unclear` and examples of what can be asked.
+#[utoipa::path(
+    post, path = "/v1/questions", operation_id = "create_question", tag = "fleet",
+    request_body = QuestionBody,
+    responses(
+        (status = 200, description = "What was understood, and the answer", body = QuestionAnswer),
+        (status = 400, description = "The body is not JSON", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 413, description = "The body is too large", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 415, description = "The body is not announced as JSON", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 422, description = "The question has faults; pointers are into the request that was understood", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 503, description = "Too many requests in work", body = ProblemBody, content_type = "application/problem+json"),
+    )
+)]
+pub async fn create_question(
+    Shared(state): Shared<State>,
+    JsonDocument(document): JsonDocument,
+) -> Result<Response, Problem> {
+    let text = read(document, read_question)?;
+    let (answer, told) = state.app.ask(&text).await?;
+    Ok(answered(&answer, &told))
+}
+
+fn read_question(value: &Value) -> Result<String, Vec<FieldError>> {
+    let mut faults = Vec::new();
+    let text = Fields::of(value, Pointer::root(), &mut faults).and_then(|mut fields| {
+        fields.required("question");
+        let text = fields.text("question", question::MAX_CHARS).map(str::to_owned);
+        fields.finish();
+        text
+    });
+    match text {
+        Some(text) if faults.is_empty() => Ok(text),
+        _ => Err(faults),
+    }
 }
 
 /// The request of a document; its duplicate keys are faults too.

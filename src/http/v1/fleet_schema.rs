@@ -215,3 +215,12 @@ pub struct BatchMatrix {
     #[schema(min_items = 1, max_items = 100)]
     pub clusters: Vec<ClusterChoice>,
 }
+
+/// The body of `POST /v1/questions`.
+#[derive(Debug, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct QuestionBody {
+    /// E.g. "what fits on 16 H100s with 128k context".
+    #[schema(min_length = 1, max_length = 500)]
+    pub question: String,
+}

@@ -72,15 +72,11 @@ fn of_levels(
 
 /// The value at a share of a sorted list, between neighbours by proportion.
 #[must_use]
-<<<<<<< HEAD
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a place within the slice")]
-=======
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "a place in a list, not negative"
 )]
->>>>>>> main
 pub fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     let place = share.clamp(0.0, 1.0) * last as f64;

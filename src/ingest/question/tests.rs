@@ -1,0 +1,244 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::catalogue::hardware::catalogue;
+
+/// The kind and request of a question.
+fn read(text: &str) -> (&'static str, Value) {
+    match parse(text, catalogue()).meaning {
+        Meaning::Plan(request) => ("plan", request),
+        Meaning::Fits(request) => ("fits", request),
+        Meaning::Sizing(request) => ("sizing", request),
+        Meaning::Sweep(request) => ("sweep", request),
+        Meaning::Unclear(why) => ("unclear", Value::String(why)),
+    }
+}
+
+/// Everything that `wanted` says holds in `found`.
+fn holds(wanted: &Value, found: &Value) -> bool {
+    match (wanted, found) {
+        (Value::Object(wanted), Value::Object(found)) => {
+            wanted.iter().all(|(key, value)| found.get(key).is_some_and(|f| holds(value, f)))
+        }
+        (wanted, found) => wanted == found,
+    }
+}
+
+const LLAMA: &str = "meta-llama/Llama-3.1-70B-Instruct";
+const R1: &str = "deepseek-ai/DeepSeek-R1";
+
+#[test]
+fn questions_of_people_become_requests() {
+    let context = |n: u64| json!({"context_tokens": n});
+    let table: Vec<(&str, &str, Value)> = vec![
+        ("what fits on 16 H100s", "fits", json!({"cluster": "16 H100s"})),
+        (
+            "what fits on 16 H100s with 128k context",
+            "fits",
+            json!({"cluster": "16 H100s", "workload": context(131_072)}),
+        ),
+        ("which models can I run on 8 H200", "fits", json!({"cluster": "8 H200"})),
+        (
+            "What can I serve on 2x8 H100 at 32k?",
+            "fits",
+            json!({"cluster": "2x8 H100", "workload": context(32_768)}),
+        ),
+        (
+            "what will fit on 4 A100 with fp8 kv",
+            "fits",
+            json!({"cluster": "4 A100", "engine": {"kv_cache_dtype": "fp8"}}),
+        ),
+        ("8 L40S", "fits", json!({"cluster": "8 L40S"})),
+        ("anything for 1 RTX 4090?", "fits", json!({"cluster": "1 RTX 4090"})),
+        (
+            "what fits on 4 T4 with tpot under 50 ms",
+            "fits",
+            json!({"cluster": "4 T4", "slo": {"tpot_ms": 50.0}}),
+        ),
+        (
+            "how many H200 for deepseek r1 with 50 users at 32k",
+            "sizing",
+            json!({"model": R1, "gpus": ["H200"], "load": {"sequences": 50}, "workload": context(32_768)}),
+        ),
+        (
+            "how many H100 do I need for llama 3.1 70b",
+            "sizing",
+            json!({"model": LLAMA, "gpus": ["H100"], "load": {"sequences": 1}}),
+        ),
+        (
+            "how many GPUs for llama 3.1 70b with 20 users at 8k",
+            "sizing",
+            json!({"model": LLAMA, "load": {"sequences": 20}}),
+        ),
+        (
+            "which GPUs for llama 3.1 70b at 8 bit with 5 users of 128k each",
+            "sizing",
+            json!({"model": {"id": LLAMA, "weights": "fp8"}, "load": {"sequences": 5}, "workload": context(131_072)}),
+        ),
+        (
+            "how many H100 for qwen3 32b at 5 requests per second",
+            "sizing",
+            json!({"model": "Qwen/Qwen3-32B", "gpus": ["H100"], "load": {"requests_per_s": 5.0}}),
+        ),
+        (
+            "how many H100 for qwen3 32b at 5 rps, tpot under 40 ms",
+            "sizing",
+            json!({"load": {"requests_per_s": 5.0}, "slo": {"tpot_ms": 40.0}}),
+        ),
+        (
+            "qwen3 32b 20 req/s ttft < 1 s",
+            "sizing",
+            json!({"load": {"requests_per_s": 20.0}, "slo": {"ttft_ms": 1000.0}}),
+        ),
+        (
+            "llama 3.1 70b for 200 users who think 30 s",
+            "sizing",
+            json!({"model": LLAMA, "load": {"users": 200, "think_time_s": 30.0}}),
+        ),
+        ("fewest H200 for deepseek r1", "sizing", json!({"model": R1, "gpus": ["H200"]})),
+        ("cheapest GPU for llama 3.1 8b", "sizing", json!({"model": "meta-llama/Llama-3.1-8B-Instruct"})),
+        ("H100 or H200 for deepseek r1: how many?", "sizing", json!({"model": R1, "gpus": ["H100", "H200"]})),
+        (
+            "how many MI300X for deepseek-ai/DeepSeek-R1 at 64k",
+            "sizing",
+            json!({"model": R1, "gpus": ["MI300X"], "workload": context(65_536)}),
+        ),
+        (
+            "minimum GPUs for qwen3 32b with 10 concurrent requests",
+            "sizing",
+            json!({"load": {"sequences": 10}}),
+        ),
+        (
+            "sizing llama 3.1 70b for 100 people",
+            "sizing",
+            json!({"model": LLAMA, "load": {"sequences": 100}}),
+        ),
+        ("smallest box for gpt-oss-120b", "sizing", json!({"model": "openai/gpt-oss-120b"})),
+        (
+            "is TP=16 worth it for llama 3.1 70b",
+            "sweep",
+            json!({"model": LLAMA, "cluster": "16 H100", "over": {"axis": "tp", "values": [8, 16]}}),
+        ),
+        (
+            "is TP=16 worth it for llama 3.1 70b on 16 H100s",
+            "sweep",
+            json!({"cluster": "16 H100s", "over": {"axis": "tp", "values": [8, 16]}}),
+        ),
+        ("llama 3.1 70b TP8 vs TP16 on 16 H100", "sweep", json!({"over": {"values": [8, 16]}})),
+        (
+            "is tp 4 better than tp 2 for qwen3 32b on 4 A100",
+            "sweep",
+            json!({"cluster": "4 A100", "over": {"values": [2, 4]}}),
+        ),
+        ("TP4 or TP8 for llama 3.1 70b on 8 H100?", "sweep", json!({"over": {"values": [4, 8]}})),
+        (
+            "compare tp=8 and tp=16 for deepseek r1 on 16 H200",
+            "sweep",
+            json!({"model": R1, "over": {"values": [8, 16]}}),
+        ),
+        ("is tp16 faster for llama 3.1 70b at 32k on 16 H200", "sweep", json!({"workload": context(32_768)})),
+        ("llama 3.1 70b on 16 H100s", "plan", json!({"model": LLAMA, "cluster": "16 H100s"})),
+        (
+            "llama 3.1 70b on 2x8 H100 at 32k",
+            "plan",
+            json!({"cluster": "2x8 H100", "workload": context(32_768)}),
+        ),
+        ("does deepseek r1 fit on 8 H200?", "plan", json!({"model": R1, "cluster": "8 H200"})),
+        (
+            "does Kimi K2 run at 128k on 8 H200",
+            "plan",
+            json!({"cluster": "8 H200", "workload": context(131_072)}),
+        ),
+        ("can I run qwen3 32b on 2 A100", "plan", json!({"model": "Qwen/Qwen3-32B", "cluster": "2 A100"})),
+        ("qwen3 32b fp8 on 1 H100", "plan", json!({"model": "Qwen/Qwen3-32B-FP8", "cluster": "1 H100"})),
+        ("llama 3.1 70b fp8 on 2 H100", "plan", json!({"cluster": "2 H100"})),
+        ("llama 3.1 70b int4 on 1 A100", "plan", json!({"model": {"id": LLAMA, "weights": "int4"}})),
+        (
+            "llama 3.1 70b at 4 bit on 2 L40S",
+            "plan",
+            json!({"model": {"id": LLAMA, "weights": "int4"}, "cluster": "2 L40S"}),
+        ),
+        ("llama 3.1 70b on 8 H100 with fp8 kv cache", "plan", json!({"engine": {"kv_cache_dtype": "fp8"}})),
+        ("llama 3.1 70b on 8 H100 with tp=4", "plan", json!({"search": {"tp": [4]}})),
+        ("llama 3.1 70b on 16 H100 with tp=8 pp=2", "plan", json!({"search": {"tp": [8], "pp": [2]}})),
+        ("llama 3.1 70b on 16 H100 tp8pp2", "plan", json!({"search": {"tp": [8], "pp": [2]}})),
+        ("llama 3.1 70b on 16 H100 with 64 users", "plan", json!({"workload": {"concurrency": 64}})),
+        (
+            "llama 3.1 70b, 16 H100, 64 concurrent requests at 16k",
+            "plan",
+            json!({"workload": {"concurrency": 64, "context_tokens": 16_384}}),
+        ),
+        (
+            "llama 3.1 70b on 8 H100, 4k in 1k out",
+            "plan",
+            json!({"workload": {"input_tokens": 4096, "output_tokens": 1024}}),
+        ),
+        ("llama 3.1 70b on 8 H100 with context 20000", "plan", json!({"workload": context(20_000)})),
+        ("llama 3.1 70b on 8 H100 tpot under 30 ms", "plan", json!({"slo": {"tpot_ms": 30.0}})),
+        (
+            "llama 3.1 70b on 8 H100 ttft=500ms tpot=25ms",
+            "plan",
+            json!({"slo": {"ttft_ms": 500.0, "tpot_ms": 25.0}}),
+        ),
+        ("best layout for deepseek r1 on 2x8 H200", "plan", json!({"model": R1, "cluster": "2x8 H200"})),
+        ("DeepSeek R1 on 16 H800", "plan", json!({"model": R1, "cluster": "16 H800"})),
+        ("gpt-oss-120b on 1 H100", "plan", json!({"model": "openai/gpt-oss-120b"})),
+        (
+            "run meta-llama/Llama-3.1-70B-Instruct on 4 H200",
+            "plan",
+            json!({"model": LLAMA, "cluster": "4 H200"}),
+        ),
+        ("acme/private-7b on 2 A100", "plan", json!({"model": "acme/private-7b", "cluster": "2 A100"})),
+        (
+            "how much context can llama 3.1 70b have on 4 H100",
+            "plan",
+            json!({"model": LLAMA, "cluster": "4 H100"}),
+        ),
+        ("hello", "unclear", Value::Null),
+        ("what is the weather in Paris", "unclear", Value::Null),
+        ("", "unclear", Value::Null),
+        ("asdf qwer zxcv", "unclear", Value::Null),
+        ("what fits", "unclear", Value::Null),
+        ("how many users", "unclear", Value::Null),
+    ];
+    assert!(table.len() >= 60, "{} questions", table.len());
+    let mut faults = String::new();
+    for (text, kind, wanted) in &table {
+        let (found_kind, found) = read(text);
+        if found_kind != *kind || (*kind != "unclear" && !holds(wanted, &found)) {
+            faults.push_str(&format!("{text:?}: {found_kind} {found}, expected {kind} {wanted}\n"));
+        }
+    }
+    assert!(faults.is_empty(), "\n{faults}");
+}
+
+#[test]
+fn what_was_not_understood_is_said() {
+    let parsed = parse("what fits on 16 H100s with purple elephants", catalogue());
+    assert_eq!(parsed.not_understood, ["purple", "elephants"]);
+    assert_eq!(parse("llama 3.1 70b on 16 H100s at 32k", catalogue()).not_understood, Vec::<String>::new());
+}
+
+#[test]
+fn the_examples_are_understood_and_hostile_texts_end_at_once() {
+    for example in EXAMPLES {
+        let parsed = parse(example, catalogue());
+        assert!(!matches!(parsed.meaning, Meaning::Unclear(_)), "{example}");
+        assert_eq!(parsed.not_understood, Vec::<String>::new(), "{example}");
+    }
+    let long = "16 H100 ".repeat(62);
+    for text in [
+        long.as_str(),
+        "999999999999999999999 H100",
+        "tp=99999999999999999999",
+        "1e999 users",
+        "\0\u{202e}🙂",
+        "tp tp tp",
+        "k m k",
+    ] {
+        let started = std::time::Instant::now();
+        let _ = parse(text, catalogue());
+        assert!(started.elapsed() < std::time::Duration::from_secs(5), "{text:?}");
+    }
+    assert!(matches!(parse(&"x".repeat(10_000), catalogue()).meaning, Meaning::Unclear(_)));
+}
