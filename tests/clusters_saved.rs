@@ -23,7 +23,8 @@ fn question(cluster: &Value) -> Value {
 #[tokio::test]
 async fn a_replaced_cluster_is_planned_on_at_once() {
     let api = Api::start().await;
-    let (by_object, by_text) = (question(&json!({"saved": "prod-east"})), question(&json!("saved:prod-east")));
+    let (by_object, by_text) =
+        (question(&json!({"saved": "prod-east"})), question(&json!("saved:prod-east")));
     let unknown = api.call("POST", "/v1/plans", Some(&by_object)).await;
     assert_eq!(unknown.status, 422);
     assert_eq!(unknown.json()["errors"][0]["code"], "unknown_cluster");
@@ -36,7 +37,8 @@ async fn a_replaced_cluster_is_planned_on_at_once() {
             let plan = api.call("POST", "/v1/plans", Some(body)).await.json();
             assert_eq!(plan["cluster"]["gpus"], gpus, "{plan}");
         }
-        let sweep = json!({"model": "meta-llama/Llama-3.1-8B-Instruct", "cluster": "saved:prod-east", "over": "tp"});
+        let sweep =
+            json!({"model": "meta-llama/Llama-3.1-8B-Instruct", "cluster": "saved:prod-east", "over": "tp"});
         assert_ne!(api.call("POST", "/v1/sweeps", Some(&sweep)).await.status, 500);
     }
     let kept = api.get(NAME).await;

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::ask::{AccuracyCommand, CalibrateArgs, FitArgs, RequestArgs};
-use super::question::AskArgs;
 use super::health::HealthArgs;
+use super::question::AskArgs;
 use super::serve::{MigrateArgs, ServeArgs};
 
 /// How to lay an LLM over GPUs: ranked TP × PP × DP layouts with KV capacity, replication and latency.

@@ -274,7 +274,7 @@ impl App {
         if !is_stored
             && resolved.is_err()
             && catalogue::models::find(id).is_err()
-            && let Some(record) = self.from_hub(id, revision.unwrap_or(DEFAULT_REVISION), notices).await?
+            && let Some(record) = self.ask_hub(id, revision.unwrap_or(DEFAULT_REVISION), notices).await?
         {
             let side = record.quantization_config.as_ref();
             let read = question::read_with(&record.id, &record.config, side, request);

@@ -54,7 +54,7 @@ impl<'s> Origin<'s> {
 impl App {
     /// A model that is neither stored nor in the catalogue; `None` where there is no hub, the id is no hub id, or the
     /// hub has no such model.
-    pub(super) async fn from_hub(
+    pub(super) async fn ask_hub(
         &self,
         id: &str,
         revision: &str,

@@ -149,8 +149,12 @@ impl Figures {
             if near.is_some() || behind.is_some() {
                 self.think_s = Some(number);
                 words.take(i);
-                near.into_iter().for_each(|n| words.take(i - n));
-                behind.into_iter().for_each(|n| words.take(i + n));
+                for n in near {
+                    words.take(i - n);
+                }
+                for n in behind {
+                    words.take(i + n);
+                }
             }
             return;
         }
@@ -166,7 +170,7 @@ impl Figures {
         words.take(i);
         match (next.as_str(), after.as_str()) {
             ("in" | "input" | "prompt" | "prompts", _) | ("tokens", "in" | "input" | "prompt") => {
-                self.input = Some(tokens)
+                self.input = Some(tokens);
             }
             ("out" | "output", _) | ("tokens", "out" | "output") => self.output = Some(tokens),
             _ => self.context = Some(tokens),
@@ -199,9 +203,9 @@ impl Figures {
             words.take(i + 1);
         }
         if of_cache {
-            self.kv_dtype = Some(name.to_owned())
+            self.kv_dtype = Some(name.to_owned());
         } else {
-            self.weights = Some(name.to_owned())
+            self.weights = Some(name.to_owned());
         }
         true
     }
@@ -230,12 +234,14 @@ impl Figures {
             return false;
         }
         if of_first {
-            self.ttft_ms = Some(ms)
+            self.ttft_ms = Some(ms);
         } else {
-            self.tpot_ms = Some(ms)
+            self.tpot_ms = Some(ms);
         }
         words.take(i);
-        place.into_iter().for_each(|j| words.take(j));
+        for j in place {
+            words.take(j);
+        }
         true
     }
 

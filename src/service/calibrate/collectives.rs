@@ -180,7 +180,6 @@ fn rounded(a: Algorithm) -> Algorithm {
 
 /// `x` to four significant figures.
 #[must_use]
-#[expect(clippy::cast_possible_truncation, reason = "the decimal exponent of a float is small")]
 pub fn significant(x: f64) -> f64 {
     if x == 0.0 || !x.is_finite() {
         return x;
