@@ -114,7 +114,7 @@ async fn each_refusal_of_the_hub_has_its_own_problem() {
         (Says::status(500), 502, "hub_unavailable"),
         (Says::file("<html>"), 502, "hub_unavailable"),
         (Says::status(302).with("location", "http://169.254.169.254/"), 502, "hub_unavailable"),
-        (Says::file("{}").after(Duration::from_secs(60)), 504, "hub_timed_out"),
+        (Says::file("{}").after(Duration::from_mins(1)), 504, "hub_timed_out"),
         (Says::file(r#"{"architectures": ["Unheard"]}"#), 422, "invalid_request"),
     ] {
         let folder = tempfile::tempdir().expect("folder");

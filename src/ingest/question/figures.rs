@@ -149,10 +149,10 @@ impl Figures {
             if near.is_some() || behind.is_some() {
                 self.think_s = Some(number);
                 words.take(i);
-                for n in near {
+                if let Some(n) = near {
                     words.take(i - n);
                 }
-                for n in behind {
+                if let Some(n) = behind {
                     words.take(i + n);
                 }
             }
@@ -239,7 +239,7 @@ impl Figures {
             self.tpot_ms = Some(ms);
         }
         words.take(i);
-        for j in place {
+        if let Some(j) = place {
             words.take(j);
         }
         true
