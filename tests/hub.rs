@@ -215,7 +215,7 @@ async fn a_small_packet_that_unpacks_large_is_not_read() {
 
 #[tokio::test]
 async fn a_page_instead_of_json_is_told() {
-    for body in ["<!doctype html><title>Log in</title>", "{\"a\": ", "[1]", "", "{\"a\": NaN}"] {
+    for body in ["<!doctype html><title>Log in</title>", "{\"a\": ", "[1]", ""] {
         let local = LocalHub::start(&[(PATH, vec![Says::file(body)])]).await;
         let got = ask(&client(&local)).await;
         assert!(matches!(got, Err(HubError::NotJson { file: "config.json", .. })), "{body:?}: {got:?}");

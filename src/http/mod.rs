@@ -8,6 +8,7 @@ pub mod docs;
 pub mod extract;
 pub mod front;
 pub mod health;
+mod kind;
 pub mod openapi;
 pub mod problem;
 pub mod schema;

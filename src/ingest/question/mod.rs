@@ -55,10 +55,11 @@ pub fn parse(text: &str, hardware: &HardwareCatalogue) -> Parsed {
         return Parsed { meaning: Meaning::Unclear(why), not_understood: Vec::new(), assumed };
     }
     let mut words = Words::of(text);
-    let cluster = words.take_cluster(hardware);
+    // figures name what they count; the reader of clusters would take their numbers for nodes
     let sizes = figures::sizes(&mut words);
     let model = words.take_model();
     let figures = Figures::take(&mut words);
+    let cluster = words.take_cluster(hardware);
     let products = words.take_products(hardware);
     let intent = words.take_intent();
     let meaning = Asked { cluster, model, products, sizes, figures }.meaning(&intent, &mut assumed);

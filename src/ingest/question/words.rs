@@ -293,9 +293,27 @@ impl Words {
             if hardware.gpu_entry(text).is_some() && !first.chars().all(|c| c.is_ascii_digit()) {
                 return None;
             }
-            parse_text(text, hardware).ok().map(|_| text.to_owned())
+            parse_text(text, hardware).ok().map(|cluster| cluster.pools)
         };
-        let (start, length, text) = self.longest(reads)?;
+        let (first, most, pools) = self.longest(reads)?;
+        // the reader of clusters passes over words that are not about GPUs: leave those to the rest of the question
+        let text_of =
+            |start: usize, length: usize| self.shown.get(start..start + length).map(|run| run.join(" "));
+        let means_the_same = |start: usize, length: usize| {
+            text_of(start, length).and_then(|text| reads(&text)).is_some_and(|found| found == pools)
+        };
+        let (mut start, mut length) = (1..=most).find_map(|length| {
+            (first..=first + most - length)
+                .find(|&start| means_the_same(start, length))
+                .map(|start| (start, length))
+        })?;
+        // a bare product, "4090", belongs with the maker's name and the count before it
+        while start > first && text_of(start, length).is_some_and(|text| hardware.gpu_entry(&text).is_some())
+        {
+            start -= 1;
+            length += 1;
+        }
+        let text = text_of(start, length)?;
         self.take_run(start, length);
         Some(text)
     }
