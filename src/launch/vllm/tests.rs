@@ -39,7 +39,13 @@ fn layout(tp: u64, pp: u64, dp: u64, attention_dp: u64, ep: u64, dcp: u64, holds
             bytes_per_token_logical: 1,
             bytes_per_token_cluster: 1,
         },
-        memory: MemorySummary { gpu_bytes: 1, budget_bytes: 1, binding_stage: 0, stages: Vec::new() },
+        memory: MemorySummary {
+            gpu_bytes: 1,
+            budget_bytes: 1,
+            binding_stage: 0,
+            stages: Vec::new(),
+            sources: Vec::new(),
+        },
         capacity: Capacity {
             kv_blocks: 1,
             block_size: 16,
