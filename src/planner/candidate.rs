@@ -1,7 +1,10 @@
 //! A replica multiplied over a pool, with its speed: what the ranking compares.
 
+use std::sync::Arc;
+
 use super::input::{LatencyModel, PlanInput};
 use super::latency::calibrated::layout::Asked;
+use super::latency::calibrated::work::RankWork;
 use super::latency::load::stage_loads;
 use super::latency::{LatencyInput, Timing, roofline};
 use super::layout::Shape;
@@ -12,7 +15,8 @@ use super::units::{Bytes, Tokens};
 /// A layout that works.
 #[derive(Debug, Clone)]
 pub struct Candidate {
-    pub replica: Replica,
+    /// Shared: a search keeps thousands of candidates, and several may multiply one replica.
+    pub replica: Arc<Replica>,
     /// Independent replicas.
     pub dp: u64,
     pub idle_gpus: u64,
@@ -50,14 +54,28 @@ impl Ground<'_> {
 
     /// Multiply a replica `dp` times and time it under `asked` requests at once.
     #[must_use]
-    pub fn candidate(&self, replica: Replica, dp: u64, asked: u64) -> Candidate {
+    pub fn candidate(&self, replica: impl Into<Arc<Replica>>, dp: u64, asked: u64) -> Candidate {
+        let replica = replica.into();
+        let work = self.rank_work(&replica.shape);
+        self.candidate_of(replica, work.as_ref(), dp, asked)
+    }
+
+    /// [`Ground::candidate`] for a caller who keeps [`Ground::rank_work`] between shapes that share it.
+    #[must_use]
+    pub fn candidate_of(
+        &self,
+        replica: Arc<Replica>,
+        work: Option<&RankWork>,
+        dp: u64,
+        asked: u64,
+    ) -> Candidate {
         let shape = replica.shape;
         let caches = dp.saturating_mul(shape.attention_dp).max(1);
         let sequences_at_context = replica.cache.sequences_at(replica.capacity.blocks, self.context());
         let room = whole(sequences_at_context).min(self.settings.max_num_seqs).saturating_mul(caches);
         let concurrency = asked.min(room).max(1);
         let all_reduces_per_pass = self.all_reduces_per_pass(&shape);
-        let timing = self.timing(&replica, caches, concurrency, asked);
+        let timing = self.timing_of(&replica, work, caches, concurrency, asked);
         let tpot_s = timing.tpot_s;
         let tokens_per_s = concurrency as f64 / tpot_s;
         let request_s = timing.ttft_s + self.input.workload.output_tokens.saturating_sub(1) as f64 * tpot_s;
@@ -94,8 +112,26 @@ impl Ground<'_> {
     /// How fast a replica is while `caches` engine caches hold `concurrency` sequences together, of `asked` that came.
     #[must_use]
     pub fn timing(&self, replica: &Replica, caches: u64, concurrency: u64, asked: u64) -> Timing {
-        if self.input.latency_model == LatencyModel::Calibrated {
-            return self.calibrated_timing(replica, self.asked(replica, caches, concurrency, asked));
+        self.timing_of(replica, self.rank_work(&replica.shape).as_ref(), caches, concurrency, asked)
+    }
+
+    /// What a rank does for a token, where the latency model asks for it. It depends on every size but PP.
+    #[must_use]
+    pub fn rank_work(&self, shape: &Shape) -> Option<RankWork> {
+        (self.input.latency_model == LatencyModel::Calibrated).then(|| RankWork::of(&self.model, shape))
+    }
+
+    /// The calibrated model with `work`, the plain one without.
+    fn timing_of(
+        &self,
+        replica: &Replica,
+        work: Option<&RankWork>,
+        caches: u64,
+        concurrency: u64,
+        asked: u64,
+    ) -> Timing {
+        if let Some(work) = work {
+            return self.calibrated_timing(replica, work, self.asked(replica, caches, concurrency, asked));
         }
         let stages = stage_loads(&self.model, replica);
         let latency = LatencyInput {

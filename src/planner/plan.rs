@@ -257,6 +257,8 @@ pub struct MemorySummary {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layer_partition: Option<Vec<u64>>,
     pub stages: Vec<StageMemory>,
+    /// What the items of the stages rest on, each text once.
+    pub sources: Vec<MemorySource>,
 }
 
 /// The bytes of one GPU of a stage. The items sum to `budget_bytes`, or to `free_bytes` where that is less.
@@ -283,16 +285,26 @@ pub struct StageMemory {
     pub items: Vec<MemoryItem>,
 }
 
-/// One item of memory with its interval and source.
+/// One item of memory with its interval; `sources` says what it rests on.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct MemoryItem {
     /// `activation`, `runtime`, `buffers` (counted with `runtime_bytes`), `cuda_graph`.
-    pub name: String,
+    pub name: &'static str,
     pub bytes: u64,
     pub low_bytes: u64,
     pub high_bytes: u64,
+}
+
+/// What the figures of one item rest on.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct MemorySource {
+    /// Name of the item.
+    pub name: &'static str,
     pub basis: Basis,
-    pub source: String,
+    pub source: &'static str,
+    /// The stages that it holds for; left out when it holds for all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stages: Option<Vec<u64>>,
 }
 
 /// What a layout holds.

@@ -15,7 +15,7 @@
 //! node, then uses fewer GPUs, then fewer stages, then fewer TP ranks, then no EP, attention DP, DCP,
 //! then to the engine and pool that come first in the request.
 
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Reverse;
 
 use super::input::Objective;
 use super::layout::Shape;
@@ -41,15 +41,12 @@ pub struct Standing {
     pub pool: usize,
 }
 
-/// The total order; `Less` = better.
+/// Orders layouts under one objective.
+pub type Key = (bool, bool, [Reverse<i64>; 2], bool, [u64; 7], [usize; 2]);
+
+/// The total order: the layout with the smaller key is better.
 #[must_use]
-pub fn compare(objective: Objective, a: &Standing, b: &Standing) -> Ordering {
-    key(objective, a).cmp(&key(objective, b))
-}
-
-type Key = (bool, bool, [Reverse<i64>; 2], bool, [u64; 7], [usize; 2]);
-
-fn key(objective: Objective, s: &Standing) -> Key {
+pub fn key(objective: Objective, s: &Standing) -> Key {
     let tokens = grade(s.kv_tokens_total as f64);
     let merits = match objective {
         Objective::Capacity => [tokens, -grade(s.tpot_s)],
@@ -89,15 +86,14 @@ fn grade(figure: f64) -> i64 {
 
 /// Which layouts no other beats on both tokens per second and GPU, and tokens per second and user.
 #[must_use]
-pub fn pareto(standings: &[Standing]) -> Vec<bool> {
+pub fn pareto<'s>(standings: impl Iterator<Item = &'s Standing>) -> Vec<bool> {
     let per_gpu = |s: &Standing| s.tokens_per_s / (s.gpus.max(1) as f64);
-    let mut order: Vec<usize> = (0..standings.len()).collect();
-    let at = |i: usize| standings.get(i).map_or((0.0, 0.0), |s| (per_gpu(s), s.tpot_s));
-    order.sort_by(|&a, &b| at(b).0.total_cmp(&at(a).0).then(at(a).1.total_cmp(&at(b).1)));
-    let mut front = vec![false; standings.len()];
+    let mut order: Vec<(f64, f64, usize)> =
+        standings.enumerate().map(|(i, s)| (per_gpu(s), s.tpot_s, i)).collect();
+    order.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.total_cmp(&b.1)));
+    let mut front = vec![false; order.len()];
     let mut shortest = f64::INFINITY;
-    for i in order {
-        let (_, tpot) = at(i);
+    for (_, tpot, i) in order {
         if tpot < shortest {
             shortest = tpot;
             if let Some(flag) = front.get_mut(i) {
@@ -110,7 +106,13 @@ pub fn pareto(standings: &[Standing]) -> Vec<bool> {
 
 #[cfg(test)]
 mod tests {
+    use std::cmp::Ordering;
+
     use super::*;
+
+    fn compare(objective: Objective, a: &Standing, b: &Standing) -> Ordering {
+        key(objective, a).cmp(&key(objective, b))
+    }
 
     fn standing(tp: u64, pp: u64, kv_tokens_total: u64, tpot_s: f64) -> Standing {
         Standing {
@@ -162,7 +164,7 @@ mod tests {
     fn the_front_keeps_what_nothing_beats() {
         let slow_and_less = Standing { tokens_per_s: 100.0, gpus: 16, ..standing(16, 1, 1, 0.05) };
         let all = [standing(8, 1, 1, 0.02), standing(16, 1, 1, 0.01), slow_and_less];
-        let front = pareto(&all);
+        let front = pareto(all.iter());
         assert!(front[1] && !front[2], "{front:?}");
     }
 }

@@ -2,11 +2,13 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::candidate::Candidate;
 use super::engine::{self, Refusal, RefusalCode};
 use super::hardware::{Gpu, NodePool};
 use super::input::{EngineSettings, LatencyModel, PlanInput};
+use super::latency::calibrated::work::RankWork;
 use super::layout::Shape;
 use super::layout::enumerate::{Bounds, shapes_of, tp_sizes};
 use super::model::sharded::ShardedWeights;
@@ -107,8 +109,23 @@ fn gpu_as_given(input: &PlanInput, pool: &NodePool) -> Gpu {
     gpu
 }
 
-/// What the weights of a rank depend on, beside TP and its layers.
-type Split = (u64, u64, u64);
+/// What shapes of one TP share, each by the sizes that it depends on.
+#[derive(Default)]
+struct Shared {
+    /// By EP, attention DP and, where a total is dealt over the stages as well, PP.
+    weights: Vec<((u64, u64, u64), ShardedWeights)>,
+    /// By EP, attention DP and DCP.
+    work: Vec<((u64, u64, u64), Option<RankWork>)>,
+}
+
+/// The value under `key`, made on first use.
+fn shared<K: PartialEq + Copy, V>(known: &mut Vec<(K, V)>, key: K, make: impl FnOnce() -> V) -> Option<&V> {
+    let at = known.iter().position(|(k, _)| *k == key).unwrap_or(known.len());
+    if at == known.len() {
+        known.push((key, make()));
+    }
+    known.get(at).map(|(_, value)| value)
+}
 
 impl<'a> Found<'a> {
     fn search_on(&mut self, ground: Ground<'a>) {
@@ -120,33 +137,28 @@ impl<'a> Found<'a> {
                 self.refuse(ground.engine, Shape::new(tp, 1), refusal.into());
                 continue;
             }
-            let mut sharded: Vec<(Split, ShardedWeights)> = Vec::new();
+            let mut known = Shared::default();
             for shape in shapes_of(tp, &bounds, &ground.input.search) {
-                self.judge(index, &ground, &shape, &mut sharded);
+                self.judge(index, &ground, &shape, &mut known);
             }
         }
         self.grounds.push(ground);
     }
 
-    fn judge(
-        &mut self,
-        index: usize,
-        ground: &Ground<'a>,
-        shape: &Shape,
-        sharded: &mut Vec<(Split, ShardedWeights)>,
-    ) {
-        // a total that the caller gives is dealt over the stages as well
+    fn judge(&mut self, index: usize, ground: &Ground<'a>, shape: &Shape, known: &mut Shared) {
         let stages = if ground.model.weights_bytes_given.is_some() { shape.pp } else { 1 };
         let split = (shape.ep, shape.attention_dp, stages);
-        if !sharded.iter().any(|(known, _)| *known == split) {
-            sharded.push((split, ground.sharded(shape)));
-        }
-        let Some((_, weights)) = sharded.iter().find(|(known, _)| *known == split) else { return };
+        let Some(weights) = shared(&mut known.weights, split, || ground.sharded(shape)) else { return };
         match ground.replica(shape, weights) {
             Err(misfit) => self.refuse(ground.engine, *shape, misfit),
             Ok(replica) => {
+                let replica = Arc::new(replica);
+                let split = (shape.ep, shape.attention_dp, shape.dcp);
+                let work = shared(&mut known.work, split, || ground.rank_work(shape));
+                let work = work.and_then(Option::as_ref);
                 for dp in replica_counts(ground, replica.placed.replicas_max) {
-                    let candidate = ground.candidate(replica.clone(), dp, ground.input.workload.concurrency);
+                    let asked = ground.input.workload.concurrency;
+                    let candidate = ground.candidate_of(Arc::clone(&replica), work, dp, asked);
                     if candidate.idle_gpus > 0 && !ground.input.search.allow_idle_gpus {
                         continue;
                     }
@@ -167,12 +179,11 @@ impl<'a> Found<'a> {
     }
 
     fn rank(&mut self, input: &PlanInput) {
-        let standings: Vec<_> = self.ranked.iter().map(|r| r.candidate.standing.clone()).collect();
-        for (ranked, on_front) in self.ranked.iter_mut().zip(ranking::pareto(&standings)) {
+        let front = ranking::pareto(self.ranked.iter().map(|r| &r.candidate.standing));
+        for (ranked, on_front) in self.ranked.iter_mut().zip(front) {
             ranked.pareto = on_front;
         }
-        self.ranked
-            .sort_by(|a, b| ranking::compare(input.objective, &a.candidate.standing, &b.candidate.standing));
+        self.ranked.sort_by_cached_key(|r| ranking::key(input.objective, &r.candidate.standing));
     }
 }
 

@@ -1,10 +1,11 @@
 //! From what a search found to the answer that everybody shows.
 
+mod memory;
+
 use super::advice;
 use super::answer;
 use super::candidate::{Candidate, whole};
 use super::constants::gpu_source;
-use super::engine::StageItems;
 use super::estimate::{Assumption, AssumptionValue};
 use super::fleet;
 use super::formula::{attention, kv_formula};
@@ -12,9 +13,9 @@ use super::hardware::{Cluster, NodePool};
 use super::input::PlanInput;
 use super::layout::Shape;
 use super::plan::{
-    Capacity, ClusterSummary, Cost, EngineEcho, EngineName, KvSummary, Launch, Layout, MemoryItem,
-    MemorySummary, ModelSummary, Placement, Plan, PoolSummary, RankedLayout, RefusedCount, RefusedLayout,
-    RefusedShape, RequestEcho, SloEcho, StageMemory, Throughput, WorkloadEcho,
+    Capacity, ClusterSummary, Cost, EngineEcho, EngineName, KvSummary, Launch, Layout, ModelSummary,
+    Placement, Plan, PoolSummary, RankedLayout, RefusedCount, RefusedLayout, RefusedShape, RequestEcho,
+    SloEcho, Throughput, WorkloadEcho,
 };
 use super::replica::{Ground, Replica};
 use super::search::{Found, Ranked, Refused};
@@ -30,6 +31,8 @@ pub fn plan(input: &PlanInput, found: &Found<'_>) -> Plan {
         .enumerate()
         .filter_map(|(i, ranked)| layout(i, ranked, found))
         .collect();
+    let smallest: Vec<Option<Shape>> =
+        (0..input.engines.len()).map(|engine| found.smallest_that_fits(engine)).collect();
     Plan {
         feasible: found.ranked.iter().any(|r| r.candidate.standing.serves),
         answer: answer::answer(input, found),
@@ -40,7 +43,7 @@ pub fn plan(input: &PlanInput, found: &Found<'_>) -> Plan {
         total_considered: found.considered,
         total_feasible: found.ranked.len() as u64,
         layouts,
-        refused: found.refused.iter().map(|r| refused(input, found, r)).collect(),
+        refused: found.refused.iter().map(|r| refused(input, &smallest, r)).collect(),
         refused_counts: found
             .refused_counts
             .iter()
@@ -63,7 +66,7 @@ fn layout(index: usize, ranked: &Ranked, found: &Found<'_>) -> Option<RankedLayo
         engine: EngineName { name: rules.name().to_owned(), version: rules.version().to_owned() },
         placement: placement(replica),
         kv: kv(replica),
-        memory: memory(ground, replica),
+        memory: memory::shown(ground, replica),
         capacity: capacity(ground, candidate),
         latency: candidate.timing.show(candidate.all_reduces_per_pass),
         throughput: throughput(candidate),
@@ -117,68 +120,6 @@ fn kv(replica: &Replica) -> KvSummary {
         bytes_per_token_logical: logical,
         bytes_per_token_cluster: whole((logical as f64 * cache.replication_factor).round()),
     }
-}
-
-fn memory(ground: &Ground<'_>, replica: &Replica) -> MemorySummary {
-    let stages: Vec<StageMemory> = (0..replica.stages.len()).filter_map(|i| stage(replica, i)).collect();
-    let all = |s: &StageMemory| {
-        [s.weights_bytes, s.activation_bytes, s.runtime_bytes, s.cuda_graph_bytes, s.state_bytes, s.kv_bytes]
-            .into_iter()
-            .fold(0, u64::saturating_add)
-    };
-    let budget_bytes = match ground.settings.kv_cache_memory_bytes {
-        // The cache was given outright: the budget is whatever that adds up to.
-        Some(_) => stages.iter().map(all).max().unwrap_or(0),
-        None => replica.budget.of(replica.capacity.binding_stage).get(),
-    };
-    MemorySummary {
-        gpu_bytes: ground.gpu.memory_bytes.get(),
-        budget_bytes,
-        binding_stage: replica.capacity.binding_stage as u64,
-        layer_partition: replica.layer_partition.clone(),
-        stages,
-    }
-}
-
-fn stage(replica: &Replica, i: usize) -> Option<StageMemory> {
-    let layers = replica.stages.get(i)?;
-    let weights = replica.weights.get(i)?;
-    let items = replica.budget.stages.get(i)?;
-    let kv = *replica.kv_bytes.get(i)?;
-    Some(StageMemory {
-        stage: i as u64,
-        first_layer: layers.start as u64,
-        last_layer: layers.end.saturating_sub(1) as u64,
-        free_bytes: replica.budget.free.get(i).map(|bytes| bytes.get()),
-        weights_bytes: weights.bytes.get(),
-        weights_replicated_bytes: weights.replicated_bytes.get(),
-        activation_bytes: items.activation.bytes.get(),
-        runtime_bytes: (items.runtime.bytes + items.buffers.bytes).get(),
-        cuda_graph_bytes: items.cuda_graph.bytes.get(),
-        state_bytes: 0,
-        kv_bytes: kv.get(),
-        kv_bytes_per_token: replica.cache.token_bytes.get(i)?.get(),
-        items: memory_items(items),
-    })
-}
-
-fn memory_items(items: &StageItems) -> Vec<MemoryItem> {
-    [
-        ("activation", items.activation),
-        ("runtime", items.runtime),
-        ("buffers", items.buffers),
-        ("cuda_graph", items.cuda_graph),
-    ]
-    .into_iter()
-    .map(|(name, item)| MemoryItem {
-        name: name.to_owned(),
-        bytes: item.bytes.get(),
-        low_bytes: item.low.get(),
-        high_bytes: item.high.get(),
-        basis: item.basis,
-        source: item.source.to_owned(),
-    })
-    .collect()
 }
 
 fn capacity(ground: &Ground<'_>, candidate: &Candidate) -> Capacity {
@@ -414,10 +355,11 @@ impl Ground<'_> {
     }
 }
 
-fn refused(input: &PlanInput, found: &Found<'_>, refused: &Refused) -> RefusedLayout {
+/// A refused layout; `smallest` fits, by engine.
+fn refused(input: &PlanInput, smallest: &[Option<Shape>], refused: &Refused) -> RefusedLayout {
     let refusal = &refused.misfit.refusal;
     let settings = input.engines.get(refused.engine);
-    let nearest = refusal.nearest.or_else(|| found.smallest_that_fits(refused.engine));
+    let nearest = refusal.nearest.or_else(|| smallest.get(refused.engine).copied().flatten());
     RefusedLayout {
         layout: shape(&refused.shape),
         engine: EngineName {

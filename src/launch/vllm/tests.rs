@@ -45,6 +45,7 @@ fn layout(tp: u64, pp: u64, dp: u64, attention_dp: u64, ep: u64, dcp: u64, holds
             binding_stage: 0,
             layer_partition: None,
             stages: Vec::new(),
+            sources: Vec::new(),
         },
         capacity: Capacity {
             kv_blocks: 1,

@@ -44,12 +44,13 @@ pub fn budget(
     let utilization = settings.gpu_memory_utilization;
     let last = stages.len().saturating_sub(1);
     let token_bytes = activation::token_bytes_by_kind(model, shape);
+    let added = added_by_kind(model, shape, gpu);
     let items = stages
         .iter()
         .zip(weights)
         .enumerate()
         .map(|(i, (layers, weights))| StageItems {
-            buffers: buffers(model, shape, gpu, layers, weights),
+            buffers: buffers(model, layers, weights, &added),
             activation: profile_run(release, model, settings, layers, &token_bytes, (i == 0, i == last)),
             runtime: runtime(release, shape),
             cuda_graph: if release.graphs_in_budget {
@@ -72,20 +73,7 @@ pub fn budget(
 
 /// Position tables; for a quantised latent the two 16-bit copies that its up-projection leaves,
 /// `layers * (H/T) * kv_lora_rank * (nope + v) * 2 B`; and what kernels pad 4-bit experts by after loading.
-fn buffers(
-    model: &ModelSpec,
-    shape: &Shape,
-    gpu: &Gpu,
-    layers: &Range<usize>,
-    weights: &StageWeights,
-) -> Item {
-    let added: Vec<u64> = model
-        .kinds
-        .iter()
-        .map(|kind| {
-            kind.tensors.iter().map(|t| added_after_loading(t, shape, gpu)).fold(0, u64::saturating_add)
-        })
-        .collect();
+fn buffers(model: &ModelSpec, layers: &Range<usize>, weights: &StageWeights, added: &[u64]) -> Item {
     let added: Bytes = if added.iter().all(|bytes| *bytes == 0) {
         Bytes::ZERO
     } else {
@@ -96,6 +84,14 @@ fn buffers(
         weights.buffer_bytes + added,
         "position tables, 16-bit copies of quantised MLA up-projections, and kernel padding made after loading",
     )
+}
+
+/// Bytes that a layer of each kind grows by.
+fn added_by_kind(model: &ModelSpec, shape: &Shape, gpu: &Gpu) -> Vec<u64> {
+    let of = |tensors: &[Tensor]| {
+        tensors.iter().map(|t| added_after_loading(t, shape, gpu)).fold(0, u64::saturating_add)
+    };
+    model.kinds.iter().map(|kind| of(&kind.tensors)).collect()
 }
 
 /// Bytes that a tensor grows by when the engine prepares it for its kernels. MXFP4 experts are padded to 256 hidden columns,

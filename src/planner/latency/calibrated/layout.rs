@@ -24,19 +24,18 @@ impl Ground<'_> {
     /// Time a replica with the calibrated model.
     ///
     /// TTFT is that of the typical request in a closed loop of clients with varied lengths. TPOT is
-    /// (last token - first token) / (tokens - 1), other requests' prompts included.
+    /// (last token - first token) / (tokens - 1), other requests' prompts included. `work` is that of the replica's shape.
     #[must_use]
-    pub fn calibrated_timing(&self, replica: &Replica, asked: Asked) -> Timing {
+    pub fn calibrated_timing(&self, replica: &Replica, work: &RankWork, asked: Asked) -> Timing {
         let changed = overridden(&self.input.calibration, &self.input.overrides);
         let calibration = changed.as_ref().unwrap_or(&self.input.calibration);
-        let work = RankWork::of(&self.model, &replica.shape);
         let mut machine = Machine::of(&self.gpu);
         let given = |name| self.input.overrides.number(name);
         if let Some(rate) = given("hbm_bytes_per_s") {
             machine.hbm_bytes_per_s = rate.max(1.0);
         }
         machine.given_flops = given("peak_flops");
-        let question = self.question(replica, &work, &machine, asked);
+        let question = self.question(replica, work, &machine, asked);
         let times = estimate(&question, calibration);
         let range = calibration.ranges.of(&question);
         Timing {
