@@ -16,7 +16,7 @@ use super::serve::{MigrateArgs, ServeArgs};
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
-    /// Any value switches colour off (https://no-color.org).
+    /// Any value switches colour off (see no-color.org).
     #[arg(long = "no-color", env = "NO_COLOR", hide = true, global = true, num_args = 0..=1, default_missing_value = "1")]
     pub no_color: Option<String>,
 }

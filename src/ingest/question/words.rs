@@ -1,10 +1,14 @@
 //! The words of a question, and which of them were taken.
 
+use std::cell::Cell;
+
 use super::Intent;
 use crate::catalogue::hardware::HardwareCatalogue;
 use crate::catalogue::models;
 use crate::ingest::cluster::parse_text;
 
+/// Runs of words that are tried as a cluster, at most; a question of people needs some dozens.
+const MOST_ATTEMPTS: u32 = 400;
 /// Words of a cluster, or of a model's name, at most.
 const LONGEST: usize = 8;
 
@@ -271,6 +275,7 @@ impl Words {
 
     /// GPUs with a count.
     pub(super) fn take_cluster(&mut self, hardware: &HardwareCatalogue) -> Option<String> {
+        let attempts = Cell::new(0);
         let reads = |text: &str| {
             let first = text.split(' ').next().unwrap_or_default().to_lowercase();
             let last = text.rsplit(' ').next().unwrap_or_default().to_lowercase();
@@ -291,6 +296,11 @@ impl Words {
                 return None;
             }
             if hardware.gpu_entry(text).is_some() && !first.chars().all(|c| c.is_ascii_digit()) {
+                return None;
+            }
+            // a text of nothing but numbers and products must not cost a reading for each of its runs
+            attempts.set(attempts.get() + 1);
+            if attempts.get() > MOST_ATTEMPTS {
                 return None;
             }
             parse_text(text, hardware).ok().map(|cluster| cluster.pools)
