@@ -27,6 +27,7 @@ pub struct Probe {
 
 /// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = ProbeCheck)]
 pub struct Check {
     pub name: String,
     /// `ok` or `failing`.

@@ -40,9 +40,7 @@ pub struct BatchItem {
     /// What `POST /v1/plans` would answer with: 200, or the status of the problem.
     pub status: u16,
     /// The model and cluster as asked.
-    #[schema(value_type = Object)]
     pub model: Value,
-    #[schema(value_type = Object)]
     pub cluster: Value,
     pub plan: Option<BatchPlan>,
     pub problem: Option<BatchProblem>,

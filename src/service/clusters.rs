@@ -22,7 +22,6 @@ pub struct SavedCluster {
     pub name: String,
     pub updated_at: String,
     /// The `cluster` field as it was given: a text or an object.
-    #[schema(value_type = Object)]
     pub cluster: Value,
     /// What it means.
     pub understood: Understood,
