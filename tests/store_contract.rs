@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use shardwise::store::{
-    ClusterRecord, Expect, Guard, Health, Kept, Lookup, ModelRecord, Models, Page, PlanRecord, Plans,
-    PostgresStore, Put, SqliteStore, Store, StoreError, migrations,
+    ClusterRecord, Expect, Guard, Health, Kept, Lookup, ModelRecord, Models, NamedValue, Page, PlanRecord,
+    Plans, PostgresStore, Put, SqliteStore, Store, StoreError, migrations,
 };
 use time::OffsetDateTime;
 
@@ -49,6 +49,7 @@ async fn the_story(store: &dyn Store) {
     listings_are_in_order(store).await;
     plans_are_kept_once(store).await;
     clusters_are_kept_by_name(store).await;
+    values_are_kept_by_kind_and_name(store).await;
 }
 
 async fn models_are_kept_as_given(store: &dyn Store) {
@@ -161,6 +162,36 @@ async fn clusters_are_kept_by_name(store: &dyn Store) {
     assert_eq!(store.cluster("prod-east").await, Ok(None));
 }
 
+async fn values_are_kept_by_kind_and_name(store: &dyn Store) {
+    let record = |kind: &str, name: &str, value: Value| NamedValue {
+        kind: kind.to_owned(),
+        name: name.to_owned(),
+        value,
+        updated_at: OffsetDateTime::from_unix_timestamp(1_700_000_000).expect("a time"),
+    };
+    assert_eq!(store.named_value("workspace", "T1").await, Ok(None));
+    let (one, two) =
+        (record("workspace", "T1", json!({"z": 1, "a": "ü'"})), record("workspace", "T1", json!("8 L4")));
+    assert_eq!(store.put_named_value(&one).await, Ok(Put::Created));
+    assert_eq!(store.named_value("workspace", "T1").await, Ok(Some(one)));
+    assert_eq!(store.put_named_value(&two).await, Ok(Put::Replaced));
+    assert_eq!(store.named_value("workspace", "T1").await, Ok(Some(two.clone())));
+    assert_eq!(store.named_value("deployment", "T1").await, Ok(None), "kinds do not meet");
+    for name in ["b", "A", "a"] {
+        store.put_named_value(&record("deployment", name, json!(null))).await.expect("puts");
+    }
+    let listed = async |after: &str, limit| -> Vec<String> {
+        let values = store.named_values("deployment", after, limit).await.expect("lists");
+        values.into_iter().map(|v| v.name).collect()
+    };
+    assert_eq!(listed("", 10).await, ["A", "a", "b"]);
+    assert_eq!(listed("A", 1).await, ["a"]);
+    assert_eq!(store.delete_named_value("deployment", "T1").await, Ok(false));
+    assert_eq!(store.named_value("workspace", "T1").await, Ok(Some(two)));
+    assert_eq!(store.delete_named_value("workspace", "T1").await, Ok(true));
+    assert_eq!(store.named_value("workspace", "T1").await, Ok(None));
+}
+
 #[test]
 fn the_story_on_sqlite() {
     run(async {
@@ -211,7 +242,7 @@ fn both_dialects_have_the_same_columns() {
         let lite = sqlx::SqlitePool::connect(&format!("sqlite://{}", path.display())).await.expect("opens");
         let rows = sqlx::query(
             "select m.name || '.' || c.name || ' ' || (c.\"notnull\" = 1) as line from sqlite_master m
-             join pragma_table_info(m.name) c where m.type = 'table' and m.name in ('clusters', 'models', 'plans') order by 1",
+             join pragma_table_info(m.name) c where m.type = 'table' and m.name in ('clusters', 'models', 'named_values', 'plans') order by 1",
         );
         for row in rows.fetch_all(&lite).await.expect("reads") {
             columns.entry("sqlite").or_default().push(row.get("line"));
@@ -219,12 +250,12 @@ fn both_dialects_have_the_same_columns() {
         let post = sqlx::PgPool::connect(&server.url()).await.expect("opens");
         let rows = sqlx::query(
             "select (table_name || '.' || column_name || ' ' || (is_nullable = 'NO')::int) collate \"C\" as line
-             from information_schema.columns where table_name in ('clusters', 'models', 'plans') order by 1",
+             from information_schema.columns where table_name in ('clusters', 'models', 'named_values', 'plans') order by 1",
         );
         for row in rows.fetch_all(&post).await.expect("reads") {
             columns.entry("postgres").or_default().push(row.get("line"));
         }
-        assert_eq!(columns["sqlite"].len(), 14);
+        assert_eq!(columns["sqlite"].len(), 18);
         assert_eq!(columns["sqlite"], columns["postgres"]);
     });
 }

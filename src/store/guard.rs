@@ -7,8 +7,8 @@ use time::OffsetDateTime;
 use tokio::sync::Notify;
 
 use super::{
-    Answer, ClusterRecord, Expect, ModelHead, ModelRecord, Page, PlanRecord, Put, Store, StoreError,
-    migrations,
+    Answer, ClusterRecord, Expect, ModelHead, ModelRecord, NamedValue, Page, PlanRecord, Put, Store,
+    StoreError, migrations,
 };
 
 /// The longest a call may take. A database that hangs is as good as away.
@@ -178,5 +178,21 @@ impl Store for Guard {
 
     fn delete_cluster<'a>(&'a self, name: &'a str, expect: &'a Expect) -> Answer<'a, bool> {
         Box::pin(self.call(self.inner.delete_cluster(name, expect)))
+    }
+
+    fn named_value<'a>(&'a self, kind: &'a str, name: &'a str) -> Answer<'a, Option<NamedValue>> {
+        Box::pin(self.call(self.inner.named_value(kind, name)))
+    }
+
+    fn named_values<'a>(&'a self, kind: &'a str, after: &'a str, limit: u32) -> Answer<'a, Vec<NamedValue>> {
+        Box::pin(self.call(self.inner.named_values(kind, after, limit)))
+    }
+
+    fn put_named_value<'a>(&'a self, value: &'a NamedValue) -> Answer<'a, Put> {
+        Box::pin(self.call(self.inner.put_named_value(value)))
+    }
+
+    fn delete_named_value<'a>(&'a self, kind: &'a str, name: &'a str) -> Answer<'a, bool> {
+        Box::pin(self.call(self.inner.delete_named_value(kind, name)))
     }
 }

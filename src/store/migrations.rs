@@ -24,8 +24,11 @@ macro_rules! step {
     };
 }
 
-const STEPS: &[Step] =
-    &[step!(1, "models and plans", "0001_models_and_plans.sql"), step!(2, "clusters", "0002_clusters.sql")];
+const STEPS: &[Step] = &[
+    step!(1, "models and plans", "0001_models_and_plans.sql"),
+    step!(2, "clusters", "0002_clusters.sql"),
+    step!(3, "named values", "0003_named_values.sql"),
+];
 
 /// The number of the newest migration.
 #[must_use]

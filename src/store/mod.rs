@@ -4,6 +4,7 @@
 //! In front of either stand a guard that fails fast while the database is away ([`guard`]), a memory cache
 //! ([`models`]) and a queue that writes plans behind the answer ([`plans`]).
 
+mod fault;
 pub mod guard;
 pub mod migrations;
 pub mod models;
@@ -104,6 +105,16 @@ pub struct ClusterRecord {
     pub updated_at: OffsetDateTime,
 }
 
+/// A small thing kept under a kind and a name: a workspace's default cluster, a deployment.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NamedValue {
+    /// What it is, e.g. `workspace`: names of different kinds do not meet.
+    pub kind: String,
+    pub name: String,
+    pub value: Value,
+    pub updated_at: OffsetDateTime,
+}
+
 /// Why a store did not do what it was asked.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum StoreError {
@@ -161,4 +172,16 @@ pub trait Store: Send + Sync {
 
     /// Forget a cluster when what is there is as expected; false when nothing was there.
     fn delete_cluster<'a>(&'a self, name: &'a str, expect: &'a Expect) -> Answer<'a, bool>;
+
+    /// The value kept under a kind and name.
+    fn named_value<'a>(&'a self, kind: &'a str, name: &'a str) -> Answer<'a, Option<NamedValue>>;
+
+    /// Values of a kind in order of name, after `after`, at most `limit`.
+    fn named_values<'a>(&'a self, kind: &'a str, after: &'a str, limit: u32) -> Answer<'a, Vec<NamedValue>>;
+
+    /// Keep a value, whatever was there.
+    fn put_named_value<'a>(&'a self, value: &'a NamedValue) -> Answer<'a, Put>;
+
+    /// Forget a value; false when nothing was there.
+    fn delete_named_value<'a>(&'a self, kind: &'a str, name: &'a str) -> Answer<'a, bool>;
 }

@@ -8,9 +8,11 @@ use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use sqlx::{ConnectOptions, Row};
 use time::OffsetDateTime;
 
-use super::sql::{cluster, contains, current_hash, fault, head, json_of, migrate_fault, store_over_pools};
+use super::fault::{fault, migrate_fault};
+use super::sql::{cluster, contains, current_hash, head, json_of, named_value, store_over_pools};
 use super::{
-    Answer, ClusterRecord, Expect, ModelHead, ModelRecord, Page, PlanRecord, Put, StoreError, migrations,
+    Answer, ClusterRecord, Expect, ModelHead, ModelRecord, NamedValue, Page, PlanRecord, Put, StoreError,
+    migrations,
 };
 
 /// A pool of connections to Postgres.

@@ -291,6 +291,72 @@ macro_rules! store_over_pools {
                     Ok(deleted > 0)
                 })
             }
+
+            fn named_value<'a>(&'a self, kind: &'a str, name: &'a str) -> Answer<'a, Option<NamedValue>> {
+                Box::pin(async move {
+                    let row = sqlx::query(
+                        "select kind, name, value, updated_at from named_values where kind = $1 and name = $2",
+                    )
+                    .bind(kind)
+                    .bind(name)
+                    .fetch_optional(self.reader())
+                    .await
+                    .map_err(fault)?;
+                    row.map(|row| Ok(named_value!(row))).transpose()
+                })
+            }
+
+            fn named_values<'a>(
+                &'a self,
+                kind: &'a str,
+                after: &'a str,
+                limit: u32,
+            ) -> Answer<'a, Vec<NamedValue>> {
+                Box::pin(async move {
+                    let rows = sqlx::query(
+                        "select kind, name, value, updated_at from named_values
+                         where kind = $1 and name > $2 order by name limit $3",
+                    )
+                    .bind(kind)
+                    .bind(after)
+                    .bind(i64::from(limit))
+                    .fetch_all(self.reader())
+                    .await
+                    .map_err(fault)?;
+                    rows.into_iter().map(|row| Ok(named_value!(row))).collect()
+                })
+            }
+
+            fn put_named_value<'a>(&'a self, value: &'a NamedValue) -> Answer<'a, Put> {
+                Box::pin(async move {
+                    let known = self.named_value(&value.kind, &value.name).await?.is_some();
+                    sqlx::query(
+                        "insert into named_values (kind, name, value, updated_at) values ($1, $2, $3, $4)
+                         on conflict (kind, name) do update set value = excluded.value, updated_at = excluded.updated_at",
+                    )
+                    .bind(&value.kind)
+                    .bind(&value.name)
+                    .bind(value.value.to_string())
+                    .bind(value.updated_at)
+                    .execute(self.writer())
+                    .await
+                    .map_err(fault)?;
+                    Ok(if known { Put::Replaced } else { Put::Created })
+                })
+            }
+
+            fn delete_named_value<'a>(&'a self, kind: &'a str, name: &'a str) -> Answer<'a, bool> {
+                Box::pin(async move {
+                    let deleted = sqlx::query("delete from named_values where kind = $1 and name = $2")
+                        .bind(kind)
+                        .bind(name)
+                        .execute(self.writer())
+                        .await
+                        .map_err(fault)?
+                        .rows_affected();
+                    Ok(deleted > 0)
+                })
+            }
         }
     };
 }
@@ -306,6 +372,19 @@ macro_rules! head {
             updated_at: $row.try_get("updated_at").map_err(fault)?,
         }
     };
+}
+
+/// A row of `named_values`.
+macro_rules! named_value {
+    ($row:ident) => {{
+        let text: String = $row.try_get("value").map_err(fault)?;
+        NamedValue {
+            kind: $row.try_get("kind").map_err(fault)?,
+            name: $row.try_get("name").map_err(fault)?,
+            value: json_of(&text)?,
+            updated_at: $row.try_get("updated_at").map_err(fault)?,
+        }
+    }};
 }
 
 /// A row of `clusters`.
@@ -336,12 +415,10 @@ macro_rules! current_hash {
     };
 }
 
-pub(super) use {cluster, current_hash, head, store_over_pools};
-
-use serde_json::Value;
-use sqlx::migrate::MigrateError;
+pub(super) use {cluster, current_hash, head, named_value, store_over_pools};
 
 use super::StoreError;
+use serde_json::Value;
 
 /// A `like` pattern for "contains", in lower case, with its own signs escaped.
 pub(super) fn contains(text: &str) -> String {
@@ -361,58 +438,9 @@ pub(super) fn json_of(text: &str) -> Result<Value, StoreError> {
     serde_json::from_str(text).map_err(|e| StoreError::Internal(format!("what is stored is not JSON: {e}")))
 }
 
-/// A migration that failed.
-pub(super) fn migrate_fault(error: MigrateError) -> StoreError {
-    match error {
-        MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => fault(error),
-        other => StoreError::Internal(format!("migration: {other}")),
-    }
-}
-
-/// A fault of the driver or the database: one that may pass by itself, or one of ours.
-pub(super) fn fault(error: sqlx::Error) -> StoreError {
-    use sqlx::Error as E;
-    match &error {
-        E::Database(db) if db.code().is_some_and(|code| passes(&code)) => {
-            StoreError::Unavailable(db.message().to_owned())
-        }
-        E::Io(_)
-        | E::Tls(_)
-        | E::Protocol(_)
-        | E::PoolTimedOut
-        | E::PoolClosed
-        | E::WorkerCrashed
-        | E::BeginFailed => StoreError::Unavailable(error.to_string()),
-        _ => StoreError::Internal(error.to_string()),
-    }
-}
-
-/// Whether a code names a state of the database rather than a fault of the statement or its data.
-/// Postgres: SQLSTATE of five characters. SQLite: the extended result code, a number.
-fn passes(code: &str) -> bool {
-    if let (5, Some(class)) = (code.len(), code.get(..2)) {
-        // connection, read-only, authorisation, no such database, rollback, resources, locks, operator, system;
-        // 42P01: the table is not there yet
-        return matches!(class, "08" | "25" | "28" | "3D" | "40" | "53" | "55" | "57" | "58")
-            || code == "42P01";
-    }
-    // error (no such table yet), busy, locked, out of memory, read-only, I/O, corrupt, full, cannot open, not a database
-    code.parse::<u32>().is_ok_and(|code| matches!(code & 0xff, 1 | 5 | 6 | 7 | 8 | 10 | 11 | 13 | 14 | 26))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{contains, passes};
-
-    #[test]
-    fn states_pass_and_faults_do_not() {
-        for code in ["57P01", "08006", "53300", "25006", "42P01", "5", "517", "8", "14"] {
-            assert!(passes(code), "{code}");
-        }
-        for code in ["23505", "22P02", "42601", "19", "2067", "25"] {
-            assert!(!passes(code), "{code}");
-        }
-    }
+    use super::contains;
 
     #[test]
     fn patterns_keep_their_signs() {
