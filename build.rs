@@ -1,4 +1,8 @@
-//! Packs the catalogue's model configurations: one archive of deflated bodies, and a table of what the index says of each.
+//! Packs what the binary carries: the catalogue's model configurations (one archive of deflated bodies, and a table of
+//! what the index says of each) and the files of the page.
+
+#[path = "build/page.rs"]
+mod page;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,10 +17,12 @@ use serde_json::Value;
     reason = "cargo hands a build script its directories in the environment"
 )]
 fn main() -> Result<(), Box<dyn error::Error>> {
-    let data = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("data/models");
+    let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
+    let data = root.join("data/models");
     let out = PathBuf::from(env::var("OUT_DIR")?);
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed={}", data.display());
+    page::pack(&root.join("src/dashboard/assets"), &out)?;
     let index: Vec<Value> = serde_json::from_slice(&fs::read(data.join("index.json"))?)?;
     let mut archive = Archive::default();
     let mut table = String::from("&[\n");

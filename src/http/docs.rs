@@ -1,11 +1,11 @@
-//! The OpenAPI document, a page to read it with, and the page at `/`. Nothing is loaded from another host.
+//! The OpenAPI document and a page to read it with. Nothing is loaded from another host.
 
 use std::sync::{Arc, OnceLock};
 
 use axum::Router;
 use axum::body::Bytes;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::{Html, IntoResponse, Response};
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use utoipa_swagger_ui::Config;
 
@@ -18,12 +18,10 @@ use super::problem::{Kind, Problem};
 /// Scripts and styles from here only; the page sets styles on its elements.
 const DOCS_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \
                            connect-src 'self'; base-uri 'self'; frame-ancestors 'none'";
-const LANDING_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'";
 
-/// The routes of pages, which the document does not describe.
+/// The routes of the page, which the document does not describe.
 pub fn routes() -> Router<State> {
     Router::new()
-        .route("/", get(landing))
         .route("/docs", get(docs_index))
         .route("/docs/", get(docs_index))
         .route("/docs/{*file}", get(docs_file))
@@ -81,9 +79,4 @@ fn docs_page(file: &str) -> Result<Response, Problem> {
     headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(DOCS_POLICY));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     Ok(response)
-}
-
-async fn landing() -> Response {
-    let policy = [(header::CONTENT_SECURITY_POLICY, LANDING_POLICY), (header::CACHE_CONTROL, "no-cache")];
-    (policy, Html(include_str!("landing.html"))).into_response()
 }

@@ -10,6 +10,7 @@ pub mod front;
 pub mod health;
 mod kind;
 pub mod openapi;
+pub mod page;
 pub mod problem;
 pub mod schema;
 pub mod server;
@@ -83,6 +84,7 @@ pub fn router(app: Arc<App>, settings: &config::Server, stopping: Arc<AtomicBool
     let front = Front::new(settings.max_in_flight, Duration::from_millis(settings.request_timeout_ms));
     let (routes, _) = described().split_for_parts();
     routes
+        .merge(page::routes())
         .merge(docs::routes())
         .fallback(nothing_here)
         .method_not_allowed_fallback(no_such_method)
