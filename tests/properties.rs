@@ -88,6 +88,11 @@ proptest! {
             let kv = &layout["kv"];
             let expected = number(kv, "/replication_factor") * number(kv, "/bytes_per_token_logical");
             prop_assert!((number(kv, "/bytes_per_token_cluster") - expected).abs() <= 1.0, "{}", kv);
+            for stage in layout["memory"]["stages"].as_array().unwrap() {
+                let first_copies = number(stage, "/kv_bytes") - number(stage, "/kv_copied_bytes");
+                let all = first_copies * number(kv, "/replication_factor");
+                prop_assert!((all - number(stage, "/kv_bytes")).abs() <= number(kv, "/replication_factor"), "{}", stage);
+            }
         }
     }
 

@@ -250,6 +250,8 @@ pub struct StageMemory {
     pub state_bytes: u64,
     /// What is left for the cache. Engines that keep states in cache pages keep them here.
     pub kv_bytes: u64,
+    /// Of those, what the GPUs of the replica hold beyond one copy of each token: `kv_bytes × (1 − 1 / replication_factor)`.
+    pub kv_copied_bytes: u64,
     pub kv_bytes_per_token: u64,
     /// What stands behind the figures above that are neither weights nor cache.
     pub items: Vec<MemoryItem>,

@@ -94,8 +94,11 @@ function show() {
   for (const link of parts.nav.children) {
     const here = link.dataset.screen === screen.id;
     link.setAttribute("href", write({ ...state, screen: link.dataset.screen }, SCREENS));
-    if (here) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
+    if (here) {
+      link.setAttribute("aria-current", "page");
+      // never the page: only the row of tabs is moved
+      parts.nav.scrollLeft = Math.max(0, link.offsetLeft - parts.nav.clientWidth / 2);
+    } else link.removeAttribute("aria-current");
   }
   if (parts.title.textContent !== screen.title) {
     document.title = `${screen.title} · shardwise`;

@@ -1,6 +1,9 @@
 /**
  * Plots: plotly.js with the page's colours, words for those who do not see it, and the table it was drawn from underneath.
  *
+ * The page's policy refuses styles in attributes, so texts of traces and labels may hold `<br>` and no other markup; a bold label
+ * is `font: {weight: 700}`.
+ *
  * The library is large, so it is fetched when the first chart is drawn; tables and sentences do not wait for it.
  */
 
@@ -36,7 +39,7 @@ export function colours() {
   const get = (name) => style.getPropertyValue(`--${name}`).trim();
   return {
     text: get("text"), quiet: get("quiet"), line: get("line"), ground: get("ground"), raised: get("raised"),
-    accent: get("accent"), copies: get("copies"), copiesSoft: get("copies-soft"), refused: get("refused"), idle: get("idle"),
+    accent: get("accent"), copies: get("copies"), copiesFill: get("copies-fill"), copiesSoft: get("copies-soft"), refused: get("refused"), idle: get("idle"),
     /** Told apart by the colour-blind too; amber is not among them. */
     series: [1, 2, 3, 4, 5, 6, 7].map((i) => get(`series-${i}`)),
   };
@@ -55,9 +58,26 @@ function theme(c) {
       font: { family: getComputedStyle(document.body).fontFamily, size: 13, color: c.text },
       margin: { l: 8, r: 16, t: 16, b: 8 }, hovermode: "closest", dragmode: false,
       hoverlabel: { bgcolor: c.raised, bordercolor: c.line, font: { color: c.text, size: 13 }, align: "left" },
-      legend: { orientation: "h", y: -0.22, x: 0, font: { color: c.text } },
+      showlegend: false,
     },
   };
+}
+
+/** Marks of the legend; a hatched bar looks like one. */
+const SYMBOLS = { circle: "●", diamond: "◆", square: "■", "triangle-up": "▲", "triangle-down": "▼", star: "★", x: "✕", "circle-open": "○", "line-ns": "┃", "line-ns-open": "│" };
+function symbolOf(trace) {
+  if (trace.type === "bar") return trace.marker.pattern?.shape ? "▨" : "■";
+  if (trace.mode === "lines") return "┄";
+  const symbol = trace.marker?.symbol;
+  return SYMBOLS[Array.isArray(symbol) ? symbol[0] : symbol] ?? "●";
+}
+
+/** The names of the traces as a list that wraps, which the library's own legend does not on a phone. */
+function legendOf(traces) {
+  const rank = (trace) => trace.legendrank ?? 1000;
+  const named = traces.filter((trace) => trace.name && trace.showlegend !== false).sort((a, b) => rank(a) - rank(b));
+  const colour = (trace) => trace.line?.color ?? (Array.isArray(trace.marker?.color) ? trace.marker.color[0] : trace.marker?.color);
+  return named.length < 2 ? [] : named.map((trace) => h("li", {}, h("span", { "aria-hidden": "true", vars: { "--key": colour(trace) }, text: symbolOf(trace) }), trace.name));
 }
 
 /** Lay `over` over `base`, objects key by key. */
@@ -73,7 +93,7 @@ function merge(base, over) {
 /**
  * A chart.
  * @param {{title: string, height?: number}} options
- * @returns {{element: HTMLElement, draw: function(Object): Promise<void>}} `draw` takes
+ * @returns {{element: HTMLElement, draw: function(Object): Promise<void>, height: function(number)}} `draw` takes
  *   `make(colours)` → `{traces, layout}` of plotly (called again when the theme changes),
  *   `alt`: what the chart shows, in a sentence,
  *   `table`: `{columns, rows}` as for parts.js,
@@ -82,9 +102,10 @@ function merge(base, over) {
 export function chart({ title, height = 380 }) {
   const id = fresh("chart");
   const plot = h("div", { class: "plot", role: "img", "aria-labelledby": `${id}-t`, "aria-describedby": `${id}-d`, vars: { "--plot-height": `${height}px` } });
+  const legend = h("ul", { class: "legend" });
   const words = h("p", { class: "alt", id: `${id}-d` });
   const under = h("details", { class: "fold under" }, h("summary", { text: "Table of this chart" }));
-  const element = h("figure", { class: "chart" }, h("figcaption", { id: `${id}-t`, text: title }), plot, words, under);
+  const element = h("figure", { class: "chart" }, h("figcaption", { id: `${id}-t`, text: title }), legend, plot, words, under);
   let now = null;
   let made = null;
 
@@ -97,6 +118,7 @@ export function chart({ title, height = 380 }) {
     const { axis, frame } = theme(c);
     const { traces, layout = {} } = drawn.make(c);
     const whole = merge(frame, layout);
+    fill(legend, legendOf(traces));
     const axes = new Set(["xaxis", "yaxis", ...Object.keys(layout).filter((key) => /^[xy]axis\d*$/.test(key))]);
     for (const key of axes) whole[key] = merge(axis, layout[key]);
     await Plotly.react(plot, traces, whole, { displayModeBar: false, responsive: true, doubleClick: false });
@@ -109,6 +131,7 @@ export function chart({ title, height = 380 }) {
 
   return {
     element,
+    height(pixels) { plot.style.setProperty("--plot-height", `${pixels}px`); },
     async draw(next) {
       now = next;
       words.textContent = next.alt;

@@ -6,22 +6,25 @@ import { announce, fill, fresh, h } from "./dom.js";
  * A table that sorts by any column.
  * @param {Array<{name: string, title?: string, value: function(Object): (number|string|null), show?: function(Object): (Node|string),
  *   text?: boolean, first?: "descending"}>} columns `value` is what sorts, `show` what is seen; `text` aligns to the left
- * @param {{caption: string, sort?: string, descending?: boolean, row?: function(Object): Object, sorted?: function(string)}} options
- *   `sort` is the name of a column; `row` gives attributes of a row; `sorted` is told "name" or "-name"
+ * @param {{caption: string, sort?: string, descending?: boolean, first?: number, row?: function(Object): Object, sorted?: function(string)}} options
+ *   `sort` is the name of a column; `row` gives attributes of a row; `sorted` is told "name" or "-name"; of more than `first` rows
+ *   the others are shown on demand
  * @returns {{element: HTMLElement, rows: function(Array<Object>)}}
  */
 export function table(columns, options) {
   let rows = [];
   let by = columns.find((c) => c.name === options.sort) ?? null;
   let down = Boolean(options.descending);
+  let all = !options.first;
   const body = h("tbody");
   const heads = columns.map((column) => {
     const button = h("button", { type: "button", title: column.title, on: { click: () => turn(column) } },
       column.name, h("span", { class: "arrow", "aria-hidden": "true" }));
     return h("th", { scope: "col", class: column.text ? "text" : "number" }, button);
   });
-  const element = h("div", { class: "table-frame", tabindex: "0", role: "region", "aria-label": options.caption },
-    h("table", {}, h("caption", { class: "unseen", text: options.caption }), h("thead", {}, h("tr", {}, heads)), body));
+  const more = h("button", { type: "button", class: "show-all", hidden: true, on: { click: () => { all = true; draw(); } } });
+  const element = h("div", { class: "table" }, h("div", { class: "table-frame", tabindex: "0", role: "region", "aria-label": options.caption },
+    h("table", {}, h("caption", { class: "unseen", text: options.caption }), h("thead", {}, h("tr", {}, heads)), body)), more);
 
   function turn(column) {
     down = by === column ? !down : column.first === "descending";
@@ -37,7 +40,9 @@ export function table(columns, options) {
       else heads[i].removeAttribute("aria-sort");
     });
     const ordered = by ? rows.toSorted((a, b) => compare(by.value(a), by.value(b), down)) : rows;
-    fill(body, ordered.map((row) => h("tr", options.row?.(row) ?? {}, columns.map((column, i) => {
+    more.hidden = all || rows.length <= options.first;
+    more.textContent = `Show all ${rows.length}`;
+    fill(body, (more.hidden ? ordered : ordered.slice(0, options.first)).map((row) => h("tr", options.row?.(row) ?? {}, columns.map((column, i) => {
       const cell = column.show ? column.show(row) : column.value(row) ?? "–";
       return i === 0 ? h("th", { scope: "row", class: column.text ? "text" : "number" }, cell)
         : h("td", { class: column.text ? "text" : "number" }, cell);
@@ -59,10 +64,12 @@ function compare(a, b, down) {
  * A slider with its value in words.
  * @param {{label: string, values: Array<string>, value: string, show?: function(string): string, hint?: string, change: function(string)}} options
  *   `values` are its stops in order; `change` is told a stop while the slider moves
- * @returns {{element: HTMLElement, set: function(string)}}
+ * @returns {{element: HTMLElement, set: function(string)}} `set` adds a stop, in order of size, for a value that is none yet
  */
-export function slider({ label, values, value, show = String, hint, change }) {
+export function slider({ label, values: stops, value, show = String, hint, change }) {
   const id = fresh("slider");
+  const values = [...stops];
+  if (!values.includes(value)) values.splice(placeOf(values, value), 0, value);
   const input = h("input", { id, type: "range", min: 0, max: values.length - 1, step: 1, value: Math.max(0, values.indexOf(value)) });
   const told = h("output", { for: id });
   const say = () => {
@@ -79,13 +86,19 @@ export function slider({ label, values, value, show = String, hint, change }) {
   return {
     element,
     set(next) {
-      const at = values.indexOf(next);
-      if (at >= 0 && String(at) !== input.value) {
-        input.value = String(at);
-        say();
-      }
+      if (values[Number(input.value)] === next) return;
+      if (!values.includes(next)) values.splice(placeOf(values, next), 0, next);
+      input.max = String(values.length - 1);
+      input.value = String(values.indexOf(next));
+      say();
     },
   };
+}
+
+/** Where a new stop stands among the others. */
+function placeOf(values, value) {
+  const after = values.findIndex((stop) => stop !== "" && Number(stop) > Number(value));
+  return after < 0 ? values.length : after;
 }
 
 /**

@@ -3,6 +3,7 @@
 use crate::planner::engine::{Item, StageItems};
 use crate::planner::plan::{MemoryItem, MemorySource, MemorySummary, StageMemory};
 use crate::planner::replica::{Ground, Replica};
+use crate::planner::units::Bytes;
 
 /// The memory of one GPU, by stage, with what its figures rest on.
 pub(super) fn shown(ground: &Ground<'_>, replica: &Replica) -> MemorySummary {
@@ -44,9 +45,16 @@ fn stage(replica: &Replica, i: usize) -> Option<StageMemory> {
         cuda_graph_bytes: items.cuda_graph.bytes.get(),
         state_bytes: 0,
         kv_bytes: kv.get(),
+        kv_copied_bytes: copied(kv, replica.cache.replication_factor).get(),
         kv_bytes_per_token: replica.cache.token_bytes.get(i)?.get(),
         items: named(items).map(|(name, item)| shown_item(name, item)).into(),
     })
+}
+
+/// The part of a GPU's cache that is no first copy: with each byte held `factor` times over the replica's ranks, a share
+/// of `1 − 1 / factor` on each.
+fn copied(kv: Bytes, factor: f64) -> Bytes {
+    if factor > 1.0 { Bytes::from_f64((kv.as_f64() * (1.0 - 1.0 / factor)).round()) } else { Bytes::ZERO }
 }
 
 /// The items under their names in the answer.

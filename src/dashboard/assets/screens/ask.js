@@ -2,15 +2,13 @@
 
 import { fill, h } from "../dom.js";
 import * as format from "../format.js";
+import { plan as planOf } from "../layouts.js";
 import { copyButton, fold, mark, table } from "../parts.js";
 
 export const id = "ask";
 export const title = "Ask";
 export const calls = ["POST /v1/plans"];
 export const keys = { "ask.sort": "" };
-
-/** Layouts in the table. The API says how many there are in all. */
-const LIMIT = 100;
 
 const tpot = (row) => row.latency.tpot_ms.value;
 const perGpu = (row) => row.throughput.output_tokens_per_s_per_gpu;
@@ -23,6 +21,7 @@ export function render(root, context) {
   const sort = context.state["ask.sort"];
   const layouts = table(columns(), {
     caption: "Layouts",
+    first: 12,
     sort: sort.replace(/^-/, "") || undefined,
     descending: sort.startsWith("-"),
     sorted: (by) => context.set({ "ask.sort": by }),
@@ -32,7 +31,7 @@ export function render(root, context) {
   root.append(sentence, side, cards, h("div", { class: "table-head" }, h("h2", { text: "Layouts" }), count), layouts.element, below);
 
   return async function refresh() {
-    const plan = await context.call("POST", "/v1/plans", { ...context.request(), limit: LIMIT });
+    const plan = await planOf(context);
     sentence.textContent = plan.answer;
     fill(side, facts(plan));
     const rows = plan.layouts;
@@ -78,11 +77,11 @@ function columns() {
   const n = (name, title, value, show, first = "descending") => ({ name, title, value, show: show && ((row) => show(value(row), row)), first });
   return [
     { name: "Layout", text: true, value: (r) => format.layout(r.layout), show: layoutCell },
-    n("Weights/GPU", "bytes of weights on the fullest GPU", (r) => Math.max(...r.memory.stages.map((s) => s.weights_bytes)), format.bytes, "ascending"),
+    n("Weights", "bytes of weights on the fullest GPU", (r) => Math.max(...r.memory.stages.map((s) => s.weights_bytes)), format.bytes, "ascending"),
     n("KV tokens", "distinct tokens of cache, all replicas", (r) => r.capacity.kv_tokens_total, format.integer),
     n("KV copies", "replication factor: GPUs of a replica that hold the same KV bytes", (r) => r.kv.replication_factor,
       (v) => (v > 1 ? h("span", { class: "copies-figure" }, mark("copies"), ` ${format.times(v)}`) : format.times(v)), "ascending"),
-    n("Sequences", "sequences of the context that fit at once, all replicas", (r) => r.capacity.sequences_total, format.integer),
+    n("Seqs", "sequences of the context that fit at once, all replicas", (r) => r.capacity.sequences_total, format.integer),
     n("Longest", "longest single sequence, tokens", (r) => r.capacity.max_sequence_tokens, format.context),
     n("TTFT", "time to the first token, with its range", (r) => r.latency.ttft_ms.value, (v, r) => ranged(r.latency.ttft_ms), "ascending"),
     n("TPOT", "time of each token after the first, with its range", tpot, (v, r) => ranged(r.latency.tpot_ms), "ascending"),

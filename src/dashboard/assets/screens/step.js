@@ -1,0 +1,115 @@
+/** Screen 4, Step time: where the time of a decode step and of a prefill chunk goes, for one sequence and with a full cache. */
+
+import { chart } from "../chart.js";
+import { fill, h } from "../dom.js";
+import * as format from "../format.js";
+import { layoutPicker, nothingFits, only, plan } from "../layouts.js";
+import { table } from "../parts.js";
+
+export const id = "step";
+export const title = "Step time";
+export const calls = ["POST /v1/plans"];
+export const keys = { layout: "" };
+
+/** The parts of a pass, in the order of the bar: field, words, colour, pattern. */
+const PARTS = [
+  ["weights", "reads of weights", (c) => c.series[0], ""],
+  ["kv", "reads of the cache", (c) => c.series[1], ""],
+  ["compute", "arithmetic", (c) => c.series[2], ""],
+  ["communication", "collectives", (c) => c.series[5], "x"],
+  ["pipeline", "hand-over between stages", (c) => c.series[3], "."],
+  ["overhead", "the engine between steps", (c) => c.series[6], "/"],
+];
+
+/** The bound as one would say it. */
+const BOUND = {
+  weights: "reads of weights: a larger batch costs little more",
+  kv: "reads of the cache: shorter contexts or a narrower KV type would help most",
+  compute: "arithmetic: the GPU’s peak is what limits it",
+  communication: "collectives: a faster link or less TP would help most",
+  overhead: "the engine’s work between steps: a larger batch would hide it",
+};
+
+export function render(root, context) {
+  const picker = layoutPicker(context);
+  const sentence = h("p", { class: "sentence" });
+  const where = h("p", { class: "facts" });
+  const decode = chart({ title: "One decode step: a token for every sequence", height: 210 });
+  const prefill = chart({ title: "One prefill chunk", height: 120 });
+  const figures = table(columns(), { caption: "Step times by part" });
+  const body = h("div", { class: "charts" }, decode.element, prefill.element, h("h2", { text: "In figures" }), figures.element);
+  root.append(picker.element, sentence, where, body);
+
+  return async function refresh() {
+    const answer = await plan(context);
+    const chosen = picker.choose(answer);
+    body.hidden = !chosen;
+    fill(where);
+    if (!chosen) return void fill(sentence, nothingFits(answer));
+    const request = context.request();
+    const at = (concurrency) => context.call("POST", "/v1/plans", { ...request, workload: { ...request.workload, concurrency }, search: only(chosen.layout), limit: 1 });
+    const asked = request.workload.concurrency;
+    const full = Math.max(1, chosen.capacity.sequences_total);
+    const batches = [...new Set([1, asked, full].filter((n) => Number.isInteger(n) && n >= 1))].sort((a, b) => a - b);
+    const rows = (await Promise.all(batches.map(at))).map((one) => one.layouts[0]).filter(Boolean);
+    // an asked batch beyond what fits is the full one
+    const distinct = rows.filter((row, i) => rows.findIndex((other) => other.throughput.concurrency === row.throughput.concurrency) === i);
+    fill(sentence, reading(distinct));
+    fill(where, placed(chosen));
+    figures.rows(distinct.flatMap((row) => [
+      { pass: "decode", batch: row.throughput.concurrency, total: row.latency.decode_step_ms, parts: row.latency.decode_breakdown_ms, share: row.latency.communication_share, bound: row.latency.bound },
+    ]).concat([{ pass: "prefill chunk", batch: null, total: chosen.latency.prefill_chunk_ms, parts: chosen.latency.prefill_breakdown_ms, share: chosen.latency.prefill_communication_share, bound: null }]));
+    await Promise.all([
+      decode.draw(bars(distinct.map((row) => ({ name: batchWords(row, full), total: row.latency.decode_step_ms, parts: row.latency.decode_breakdown_ms })),
+        distinct.map((row) => `${batchWords(row, full)}: ${format.ms(row.latency.decode_step_ms)}, bound by ${BOUND[row.latency.bound]?.split(":")[0] ?? row.latency.bound}`).join(". "))),
+      prefill.draw(bars([{ name: "prefill chunk", total: chosen.latency.prefill_chunk_ms, parts: chosen.latency.prefill_breakdown_ms }],
+        `${format.ms(chosen.latency.prefill_chunk_ms)} for a chunk of max_num_batched_tokens at the asked context; collectives take ${format.percent(chosen.latency.prefill_communication_share)} of it.`)),
+    ]);
+  };
+}
+
+const batchWords = (row, full) => `${format.integer(row.throughput.concurrency)} sequence${row.throughput.concurrency === 1 ? "" : "s"}${row.throughput.concurrency >= full ? " (full)" : ""}`;
+
+function reading(rows) {
+  const [first] = rows;
+  const last = rows.at(-1);
+  const bound = (row) => BOUND[row.latency.bound] ?? row.latency.bound;
+  const one = `Alone, a sequence waits ${format.ms(first.latency.decode_step_ms)} a step, most of it for ${bound(first).split(":")[0]}`;
+  if (last === first) return `${one}.`;
+  return `${one}; with the cache full of ${format.integer(last.throughput.concurrency)}, ${format.ms(last.latency.decode_step_ms)}, most of it for ${bound(last)}.`;
+}
+
+function placed(row) {
+  const p = row.placement;
+  return [`TP over ${p.tp_link ?? "no link"}${p.tp_crosses_nodes ? ", across nodes" : ""}`, p.pp_link && `PP over ${p.pp_link}`, p.ep_link && `EP over ${p.ep_link}`,
+    `${format.integer(row.latency.all_reduces_per_pass)} all-reduces a pass`, `TPOT ${format.range(row.latency.tpot_ms)} at ${format.integer(row.throughput.concurrency)} at once (${row.latency.tpot_ms.basis})`]
+    .filter(Boolean).join(" · ");
+}
+
+function bars(rows, alt) {
+  const names = rows.map((row) => row.name);
+  const make = (c) => ({
+    traces: PARTS.filter(([key]) => rows.some((row) => row.parts[key] > 0)).map(([key, words, colour, shape]) => ({
+      type: "bar", orientation: "h", name: words, y: names, x: rows.map((row) => row.parts[key]),
+      marker: { color: colour(c), line: { width: 0.75, color: c.ground }, pattern: shape ? { shape, fillmode: "overlay", fgcolor: c.ground, fgopacity: 0.5, size: 6, solidity: 0.2 } : {} },
+      hovertext: rows.map((row) => `${words}<br>${format.ms(row.parts[key])}`), hoverinfo: "text",
+    })),
+    layout: {
+      barmode: "stack", bargap: 0.4, xaxis: { title: { text: "ms" }, rangemode: "tozero" }, yaxis: { autorange: "reversed", showgrid: false, tickfont: { color: c.text }, type: "category" },
+      margin: { r: 72 },
+      annotations: rows.map((row) => ({ x: row.total, y: row.name, text: format.ms(row.total), showarrow: false, xanchor: "left", xshift: 8, font: { color: c.text, weight: 700 } })),
+    },
+  });
+  return { make, alt };
+}
+
+function columns() {
+  const part = ([key, words]) => ({ name: words, value: (r) => r.parts[key], show: (r) => format.ms(r.parts[key]) });
+  return [
+    { name: "Pass", text: true, value: (r) => r.pass },
+    { name: "Sequences", value: (r) => r.batch, show: (r) => format.integer(r.batch) },
+    { name: "In all", value: (r) => r.total, show: (r) => format.ms(r.total) },
+    ...PARTS.map(part),
+    { name: "Share of collectives", value: (r) => r.share, show: (r) => format.percent(r.share) },
+  ];
+}
