@@ -28,6 +28,7 @@
  */
 
 import { call, curl, Problem } from "./api.js";
+import { prepare } from "./chart.js";
 import { announce, fill, h } from "./dom.js";
 import { copyButton } from "./parts.js";
 import { question } from "./question.js";
@@ -44,6 +45,7 @@ let state = Object.freeze(read(location.search, SCREENS));
 let run = null;
 let again = false;
 let addressTimer = 0;
+let prepared = false;
 const mounted = new Map();
 
 const parts = {
@@ -129,6 +131,8 @@ async function refresh(screen) {
     if (error.name !== "AbortError") showFaults(error);
   } finally {
     clearTimeout(busy);
+    if (!prepared) prepare();
+    prepared = true;
     if (here.calls.length) mounted.get(screen.id).calls = here.calls;
     run = null;
     if (again) {
@@ -158,7 +162,8 @@ function showFaults(error) {
     for (const fault of error.errors) {
       const pointer = (fault.pointer ?? "").replace(/^#\/items\/\d+/, "#");
       const key = PLACES.find(([start]) => pointer === start || pointer.startsWith(`${start}/`))?.[1];
-      if (key) byKey[key] = [byKey[key], fault.detail].filter(Boolean).join("; ");
+      // the context stands in two places of a request: one fault, said once
+      if (key) byKey[key] = byKey[key]?.includes(fault.detail) ? byKey[key] : [byKey[key], fault.detail].filter(Boolean).join("; ");
       else rest.push([fault.pointer ? h("code", { text: fault.pointer }) : null, fault.pointer ? " " : "", fault.detail]);
     }
     if (!error.errors.length) rest.push(error.message);
@@ -170,8 +175,7 @@ function showFaults(error) {
   const asked = Object.keys(byKey).length;
   fill(parts.faults,
     asked > 0 && h("p", {}, h("span", { class: "mark refused", "aria-hidden": "true", text: "✕ " }),
-      asked === 1 ? "One part of the question cannot be answered: " : "Parts of the question cannot be answered: ",
-      Object.values(byKey).join("; ")),
+      Object.entries(byKey).map(([key, detail], i) => [i ? "; " : "", h("strong", { text: form.label(key) }), ` ${detail}`])),
     rest.map((words) => h("p", {}, h("span", { class: "mark refused", "aria-hidden": "true", text: "✕ " }), words)));
   mounted.get(state.screen)?.root.classList.toggle("stale", Boolean(error));
 }

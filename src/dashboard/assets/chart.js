@@ -27,10 +27,10 @@ function plotly() {
   return library;
 }
 
-/** Fetch the library before it is needed, when there is time. */
+/** Fetch the library into the browser's cache before it is needed, when there is time; it is read when a chart is drawn. */
 export function prepare() {
   const soon = window.requestIdleCallback ?? ((f) => setTimeout(f, 300));
-  soon(() => plotly().catch(() => {}));
+  soon(() => library ?? fetch(document.documentElement.dataset.chartLibrary, { priority: "low" }).catch(() => {}));
 }
 
 /** The page's colours by their names in style.css, as they are now (light, dark, print). */
@@ -68,7 +68,7 @@ const SYMBOLS = { circle: "●", diamond: "◆", square: "■", "triangle-up": "
 function symbolOf(trace) {
   if (trace.type === "bar") return trace.marker.pattern?.shape ? "▨" : "■";
   if (trace.mode === "lines") return "┄";
-  const symbol = trace.marker?.symbol;
+  const symbol = trace.meta?.symbol ?? trace.marker?.symbol;
   return SYMBOLS[Array.isArray(symbol) ? symbol[0] : symbol] ?? "●";
 }
 
@@ -94,7 +94,8 @@ function merge(base, over) {
  * A chart.
  * @param {{title: string, height?: number}} options
  * @returns {{element: HTMLElement, draw: function(Object): Promise<void>, height: function(number)}} `draw` takes
- *   `make(colours)` → `{traces, layout}` of plotly (called again when the theme changes),
+ *   `make(colours)` → `{traces, layout}` of plotly (called again when the theme changes; `legendrank` orders the list of names,
+ *   `meta.symbol` is a trace's mark in it where its points have several),
  *   `alt`: what the chart shows, in a sentence,
  *   `table`: `{columns, rows}` as for parts.js,
  *   `click(point)`: told plotly's point when one is clicked
@@ -108,6 +109,20 @@ export function chart({ title, height = 380 }) {
   const element = h("figure", { class: "chart" }, h("figcaption", { id: `${id}-t`, text: title }), legend, plot, words, under);
   let now = null;
   let made = null;
+  // it comes while the figures are asked for
+  plotly().catch(() => {});
+  under.addEventListener("toggle", () => tabulate());
+
+  /** The table under the chart; what is folded away need not follow a slider. */
+  function tabulate() {
+    if (!now?.table || !under.open) return;
+    const names = now.table.columns.map((c) => c.name).join("|");
+    if (made?.names !== names) {
+      made = { names, ...sortable(now.table.columns, { caption: `${title}: the figures` }) };
+      fill(under, h("summary", { text: "Table of this chart" }), made.element);
+    }
+    made.rows(now.table.rows);
+  }
 
   async function paint() {
     if (!now) return;
@@ -135,14 +150,7 @@ export function chart({ title, height = 380 }) {
     async draw(next) {
       now = next;
       words.textContent = next.alt;
-      if (next.table) {
-        const names = next.table.columns.map((c) => c.name).join("|");
-        if (made?.names !== names) {
-          made = { names, ...sortable(next.table.columns, { caption: `${title}: the figures` }) };
-          fill(under, h("summary", { text: "Table of this chart" }), made.element);
-        }
-        made.rows(next.table.rows);
-      }
+      tabulate();
       under.hidden = !next.table;
       try {
         await paint();

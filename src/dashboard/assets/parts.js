@@ -5,7 +5,8 @@ import { announce, fill, fresh, h } from "./dom.js";
 /**
  * A table that sorts by any column.
  * @param {Array<{name: string, title?: string, value: function(Object): (number|string|null), show?: function(Object): (Node|string),
- *   text?: boolean, first?: "descending"}>} columns `value` is what sorts, `show` what is seen; `text` aligns to the left
+ *   text?: boolean, wide?: boolean, first?: "descending"}>} columns `value` is what sorts, `show` what is seen; `text` aligns to the left,
+ *   `wide` is text that may take several lines
  * @param {{caption: string, sort?: string, descending?: boolean, first?: number, row?: function(Object): Object, sorted?: function(string)}} options
  *   `sort` is the name of a column; `row` gives attributes of a row; `sorted` is told "name" or "-name"; of more than `first` rows
  *   the others are shown on demand
@@ -17,10 +18,11 @@ export function table(columns, options) {
   let down = Boolean(options.descending);
   let all = !options.first;
   const body = h("tbody");
+  const kind = (column) => (column.wide ? "text wide" : column.text ? "text" : "number");
   const heads = columns.map((column) => {
     const button = h("button", { type: "button", title: column.title, on: { click: () => turn(column) } },
       column.name, h("span", { class: "arrow", "aria-hidden": "true" }));
-    return h("th", { scope: "col", class: column.text ? "text" : "number" }, button);
+    return h("th", { scope: "col", class: kind(column) }, button);
   });
   const more = h("button", { type: "button", class: "show-all", hidden: true, on: { click: () => { all = true; draw(); } } });
   const element = h("div", { class: "table" }, h("div", { class: "table-frame", tabindex: "0", role: "region", "aria-label": options.caption },
@@ -44,8 +46,8 @@ export function table(columns, options) {
     more.textContent = `Show all ${rows.length}`;
     fill(body, (more.hidden ? ordered : ordered.slice(0, options.first)).map((row) => h("tr", options.row?.(row) ?? {}, columns.map((column, i) => {
       const cell = column.show ? column.show(row) : column.value(row) ?? "–";
-      return i === 0 ? h("th", { scope: "row", class: column.text ? "text" : "number" }, cell)
-        : h("td", { class: column.text ? "text" : "number" }, cell);
+      return i === 0 ? h("th", { scope: "row", class: kind(column) }, cell)
+        : h("td", { class: kind(column) }, cell);
     }))));
   }
 

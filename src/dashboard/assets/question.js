@@ -16,7 +16,7 @@ const OBJECTIVES = [["balanced", "balanced"], ["throughput", "throughput"], ["la
 /**
  * The form.
  * @param {{set: function(Object), state: Object}} context of the shell
- * @returns {{element: HTMLElement, update: function(Object), faults: function(Object<string, string>)}}
+ * @returns {{element: HTMLElement, label: function(string): string, update: function(Object), faults: function(Object<string, string>)}}
  */
 export function question(context) {
   const controls = new Map();
@@ -50,6 +50,7 @@ export function question(context) {
 
   return {
     element: folded,
+    label: (key) => controls.get(key)?.label ?? key,
     update(state) {
       for (const [key, control] of controls) control.set(state[key]);
       if (["ttft", "tpot", "weights"].some((key) => state[key]) || state.objective !== "balanced") element.querySelector(".more").open = true;
@@ -81,6 +82,7 @@ function framed(label, control, { unit, after = [] } = {}) {
     h("label", { for: id }, label, unit && h("span", { class: "unit", text: ` ${unit}` })), control, after, fault);
   return {
     element,
+    label,
     fault(text) {
       fault.textContent = text;
       fault.hidden = text === "";

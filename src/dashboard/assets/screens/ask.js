@@ -40,7 +40,7 @@ export function render(root, context) {
       + (plan.total_feasible > rows.length ? `; the first ${rows.length} are shown` : "");
     layouts.rows(rows);
     layouts.element.hidden = rows.length === 0;
-    fill(below, advice(plan), refused(plan), assumptions(plan), launch(rows[0]));
+    fill(below, warnings(plan), advice(plan), refused(plan), assumptions(plan), launch(rows[0]));
   };
 }
 
@@ -109,8 +109,15 @@ function advice(plan) {
   if (!plan.advice.length) return null;
   const gain = (words, factor) => factor && Math.abs(factor - 1) > 0.005 && h("span", { class: "tag", text: `${words} ${format.times(factor)}` });
   return h("section", { class: "advice" }, h("h2", { text: "What would help" }),
-    h("ul", { class: "plain" }, plan.advice.map((a) => h("li", {}, h("code", { text: a.change }), gain("KV", a.kv_tokens_gain), gain("speed", a.tpot_gain),
+    h("ul", {}, plan.advice.map((a) => h("li", {}, h("code", { text: a.change }), gain("KV", a.kv_tokens_gain), gain("speed", a.tpot_gain),
       gain("cost", a.cost_factor), h("p", { text: a.message })))));
+}
+
+/** What the plan and its first layout warn of. */
+function warnings(plan) {
+  const all = [...plan.warnings, ...(plan.layouts[0]?.warnings ?? [])];
+  if (!all.length) return null;
+  return h("section", { class: "advice" }, h("h2", { text: "Mind" }), h("ul", {}, all.map((w) => h("li", {}, mark("rough"), " ", h("p", { text: w.message })))));
 }
 
 function refused(plan) {
@@ -119,7 +126,7 @@ function refused(plan) {
   const list = table([
     { name: "Layout", text: true, value: (r) => format.layout(r.layout), show: (r) => h("span", {}, mark("refused"), " ", format.layout(r.layout)) },
     { name: "Rule", text: true, value: (r) => format.words(r.code) },
-    { name: "Why", text: true, value: (r) => r.message },
+    { name: "Why", wide: true, value: (r) => r.message },
     { name: "Nearest", text: true, value: (r) => (r.nearest ? format.layout(r.nearest) : null) },
   ], { caption: "Refused layouts" });
   list.rows(plan.refused);
@@ -131,7 +138,7 @@ function assumptions(plan) {
   const list = table([
     { name: "Constant", text: true, value: (a) => a.name, show: (a) => h("span", { class: "mono", text: a.name }) },
     { name: "Value", value: (a) => a.value, show: (a) => `${a.value} ${a.unit}`.trim() },
-    { name: "Source", text: true, value: (a) => (a.given ? `given by you` : a.source) },
+    { name: "Source", wide: true, value: (a) => (a.given ? `given by you` : a.source) },
   ], { caption: "Assumptions" });
   list.rows(plan.assumptions);
   return fold(`${plan.assumptions.length} assumptions`, list.element);

@@ -12,13 +12,16 @@ export const keys = { "floor.show": "pp,replicas", "floor.heads": "", "floor.lin
 
 /** What else the same GPUs could do: words, a mark of its own, and the sweep that tells. */
 const OVERLAYS = [
-  { key: "pp", words: "PP instead of TP", symbol: "diamond", colour: 1, sweep: (real) => ({ over: "pp", search: { tp: [lastWhole(real)] } }) },
+  { key: "pp", words: "PP instead of TP", symbol: "diamond", colour: 1, sweep: (real) => ({ over: "pp", search: { tp: [lastWhole(real)], ep: [1], dcp: [1] } }) },
   { key: "replicas", words: "Two replicas", symbol: "square", colour: 2, sweep: () => ({ over: "tp", search: { dp: [2] } }) },
   { key: "dcp", words: "Decode context parallel", symbol: "triangle-down", colour: 5,
     sweep: (real) => ({ over: "tp", search: { dcp: sizes(real) }, objective: "capacity" }) },
   { key: "adp", words: "Attention DP", symbol: "star", colour: 4,
     sweep: (real) => ({ over: "tp", search: { attention_dp: sizes(real).filter((n) => n > 1), ep: null }, objective: "capacity" }) },
 ];
+
+/** Known room for the axes: measuring it anew would double the time of a redraw. */
+const MARGIN = { l: 64, r: 20, t: 16, b: 52 };
 
 const powers = (from, to) => Array.from({ length: to - from + 1 }, (_, i) => String(2 ** (from + i)));
 
@@ -107,24 +110,34 @@ function reading(real, overlays) {
   if (!last) return "Nothing fits: hover or open the table to see why at each width.";
   const own = `${format.layout(last.layout)} holds ${format.short(last.kv_tokens_total)} tokens`;
   const floor = copies(last) ? [own, ", ", h("strong", { class: "copies-figure" }, `each byte of cache ${format.times(last.replication_factor)}`)] : own;
-  const others = overlays.map((o) => o.points.filter((p) => has(p) && gpus(p) === gpus(last)).at(-1)).filter(Boolean)
+  const others = overlays.map((o) => bestOfEach(o.points).find((p) => gpus(p) === gpus(last)))
+    .filter((p) => p && format.layout(p.layout) !== format.layout(last.layout))
     .sort((a, b) => b.kv_tokens_total - a.kv_tokens_total);
   if (!others.length) return [floor, "."];
   const words = others.map((p) => `${format.short(p.kv_tokens_total)} as ${format.layout(p.layout)}`);
-  return [floor, `. The same ${gpus(last)} GPUs hold ${words.join(", ")}.`];
+  return [floor, `. The same ${gpus(last) === 1 ? "GPU holds" : `${gpus(last)} GPUs hold`} ${words.join(", ")}.`];
 }
 
 const axes = (points) => {
   const ticks = [...new Set(points.map(gpus))].sort((a, b) => a - b);
-  return { type: "log", title: { text: "GPUs in use" }, tickvals: ticks, ticktext: ticks.map(String), showgrid: false, range: [Math.log10(ticks[0]) - 0.06, Math.log10(ticks.at(-1)) + 0.08] };
+  return { type: "log", title: { text: "GPUs in use" }, tickvals: ticks, ticktext: ticks.map(String), showgrid: false, automargin: false, range: [Math.log10(ticks[0]) - 0.06, Math.log10(ticks.at(-1)) + 0.08] };
 };
 
 const hover = (p) => `${format.layout(p.layout)}<br>${format.integer(p.kv_tokens_total)} KV tokens<br>`
   + `copies ${format.times(p.replication_factor)}<br>${format.integer(p.sequences_total)} sequences of the context<br>TPOT ${format.ms(p.tpot_ms)} at ${p.concurrency} at once`;
 
+/** Where several layouts use the same number of GPUs, the one that holds most. */
+function bestOfEach(points) {
+  const best = new Map();
+  for (const point of points.filter(has)) {
+    if (!(best.get(gpus(point))?.kv_tokens_total >= point.kv_tokens_total)) best.set(gpus(point), point);
+  }
+  return [...best.values()].sort((a, b) => gpus(a) - gpus(b));
+}
+
 function overlayTraces(overlays, c, value) {
   return overlays.map((o) => {
-    const points = o.points.filter(has).sort((a, b) => gpus(a) - gpus(b));
+    const points = bestOfEach(o.points);
     return { x: points.map(gpus), y: points.map(value), name: o.words, mode: "lines+markers", line: { color: c.series[o.colour], width: 1.5, dash: "dash" },
       marker: { symbol: o.symbol, size: 9, color: c.series[o.colour] }, hovertext: points.map(hover), hoverinfo: "text" };
   });
@@ -133,14 +146,15 @@ function overlayTraces(overlays, c, value) {
 function tokensAgainstGpus(real, overlays) {
   const fitting = real.filter(has);
   const floor = lastWhole(real);
-  const whole = fitting.filter((p) => p.at <= floor);
+  const whole = fitting.filter((p) => !copies(p));
+  // the amber line begins where the other ends
   const past = fitting.filter((p) => p.at >= floor);
-  const isFloor = past.length > 1 || (past[0] && copies(past[0]));
+  const isFloor = past.some(copies);
   const line = (points, more) => ({ x: points.map(gpus), y: points.map((p) => p.kv_tokens_total), mode: "lines+markers", hovertext: points.map(hover), hoverinfo: "text", ...more });
   const make = (c) => {
     const traces = overlayTraces(overlays, c, (p) => p.kv_tokens_total);
     if (isFloor) {
-      traces.push(line(past, { name: "TP past the KV heads: copies", legendrank: 2, line: { color: c.copies, width: 3 }, marker: { symbol: "triangle-up", size: 11, color: c.copies } }));
+      traces.push(line(past, { name: "TP that copies", legendrank: 2, line: { color: c.copies, width: 3 }, marker: { symbol: "triangle-up", size: 11, color: c.copies } }));
       traces.push({ x: past.map(gpus), y: past.map((p) => p.kv_tokens_if_sharded), name: "if it could shard", legendrank: 3, mode: "lines", fill: "tonexty", fillcolor: c.copiesSoft,
         line: { color: c.quiet, width: 1.5, dash: "dot" }, hovertext: past.map((p) => `if it could shard<br>${format.integer(p.kv_tokens_if_sharded)} KV tokens`), hoverinfo: "text" });
     }
@@ -148,11 +162,11 @@ function tokensAgainstGpus(real, overlays) {
     const bad = real.filter((p) => !has(p) && p.why_not);
     traces.push({ x: bad.map(gpus), y: bad.map(() => 0), name: "does not fit", mode: "markers", marker: { symbol: "x", size: 9, color: c.refused }, cliponaxis: false,
       hovertext: bad.map((p) => `TP=${p.at}<br>${broken(p.why_not.message)}`), hoverinfo: "text", showlegend: bad.length > 0 });
-    const labels = past.filter(copies).map((p) => ({ x: Math.log10(gpus(p)), y: p.kv_tokens_total, text: `▲ ${format.times(p.replication_factor)}`, showarrow: false, yshift: -18, font: { color: c.copies, size: 14, weight: 700 } }));
+    const labels = past.filter(copies).map((p) => ({ x: Math.log10(gpus(p)), y: p.kv_tokens_total, text: `▲ ${format.times(p.replication_factor)}`, showarrow: false, xanchor: "right", xshift: -6, yshift: 16, font: { color: c.copies, size: 14, weight: 700 } }));
     const shapes = isFloor ? [{ type: "line", x0: floor, x1: floor, yref: "paper", y0: 0, y1: 1, line: { color: c.copies, width: 1, dash: "dash" } }] : [];
     const note = isFloor ? [{ x: Math.log10(floor), yref: "paper", y: 1, xanchor: "right", yanchor: "top", xshift: -8, align: "right", showarrow: false, font: { color: c.copies, size: 13 },
-      text: "from here on, more TP<br>only copies KV heads" }] : [];
-    return { traces, layout: { xaxis: axes([...real, ...overlays.flatMap((o) => o.points.filter(has))]), yaxis: { title: { text: "KV tokens" }, rangemode: "tozero", tickformat: "~s" }, shapes, annotations: [...labels, ...note] } };
+      text: whole.length ? "from here on, more TP<br>only copies the cache" : "every width that fits<br>copies the cache" }] : [];
+    return { traces, layout: { xaxis: axes([...real, ...overlays.flatMap((o) => o.points.filter(has))]), yaxis: { title: { text: "KV tokens" }, rangemode: "tozero", tickformat: "~s", automargin: false }, margin: MARGIN, shapes, annotations: [...labels, ...note] } };
   };
   return { make, alt: alt(real, isFloor ? floor : null), table: figures(real, overlays) };
 }
@@ -162,11 +176,11 @@ function timeAgainstGpus(real, overlays) {
   const make = (c) => ({
     traces: [
       ...overlayTraces(overlays, c, (p) => p.tpot_ms),
-      { x: fitting.map(gpus), y: fitting.map((p) => p.tpot_ms), name: "TP", legendrank: 1, mode: "lines+markers", line: { color: c.accent, width: 3 },
+      { x: fitting.map(gpus), y: fitting.map((p) => p.tpot_ms), name: "TP", legendrank: 1, meta: { symbol: "circle" }, mode: "lines+markers", line: { color: c.accent, width: 3 },
         marker: { size: 10, color: fitting.map((p) => (copies(p) ? c.copies : c.accent)), symbol: fitting.map((p) => (copies(p) ? "triangle-up" : "circle")) },
         hovertext: fitting.map(hover), hoverinfo: "text" },
     ],
-    layout: { xaxis: axes([...real, ...overlays.flatMap((o) => o.points.filter(has))]), yaxis: { title: { text: "ms a token" }, rangemode: "tozero" } },
+    layout: { xaxis: axes([...real, ...overlays.flatMap((o) => o.points.filter(has))]), yaxis: { title: { text: "ms a token" }, rangemode: "tozero", automargin: false }, margin: MARGIN },
   });
   return { make, alt: "Lower is better. The batch is never larger than the sequences that fit; the plain model is (weights + cache read) / memory bandwidth + all-reduces." };
 }
@@ -179,7 +193,7 @@ function alt(real, floor) {
   if (!fitting.length) return "No width fits.";
   const ends = `From TP=${fitting[0].at} with ${format.short(fitting[0].kv_tokens_total)} tokens to TP=${fitting.at(-1).at} with ${format.short(fitting.at(-1).kv_tokens_total)}.`;
   return floor === null ? `${ends} Nothing is copied at these widths.`
-    : `${ends} From TP=${floor} on the cache is copied; it still grows a little, since weights take less of each GPU.`;
+    : `${ends} Past the KV heads the cache is copied; it still grows a little, since weights take less of each GPU.`;
 }
 
 function figures(real, overlays) {
@@ -196,7 +210,7 @@ function figures(real, overlays) {
       n("KV copies", (r) => r.replication_factor, format.times),
       n("Sequences", (r) => r.sequences_total, format.integer),
       n("TPOT", (r) => r.tpot_ms, format.ms),
-      { name: "Why not", text: true, value: (r) => r.why_not?.message ?? "" },
+      { name: "Why not", wide: true, value: (r) => r.why_not?.message ?? "" },
     ],
   };
 }
