@@ -156,6 +156,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "hub",
             "store",
             "http",
+            "slack",
             "config",
             "telemetry",
         ],

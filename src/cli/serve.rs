@@ -2,15 +2,18 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use thiserror::Error;
 
-use crate::config::{ConfigError, Database, Place, Settings, Sources, environment};
+use crate::config::{ConfigError, Database, Place, Settings, SlackSection, Sources, environment};
 use crate::http;
 use crate::hub::{Hub, HubSettings};
 use crate::service::{App, HubAccess, Limits};
+use crate::slack::post::Outlet;
+use crate::slack::signature::Verifier;
+use crate::slack::{self, Slack};
 use crate::store::{PostgresStore, SqliteStore, Store, StoreError, migrations};
 use crate::telemetry::{self, TelemetryError};
 
@@ -119,8 +122,9 @@ pub fn serve(args: &ServeArgs) -> Result<(), ServeError> {
         let store = open(&settings.database)?;
         let (app, background) = App::with_hub(store, settings.database.migrate, &limits, hub);
         let listening = |api, metrics| tracing::info!(%api, ?metrics, "listening");
-        http::serve(app, background, &settings.server, metrics, http::server::told_to_stop(), listening)
-            .await?;
+        let slack = slack(&settings.slack, &app).map_err(ServeError::Flag)?;
+        let stop = http::server::told_to_stop();
+        http::serve(app, background, &settings.server, metrics, slack, stop, listening).await?;
         Ok(())
     })
 }
@@ -136,6 +140,27 @@ pub fn migrate(args: &MigrateArgs) -> Result<String, ServeError> {
         store.migrate().await?;
         Ok(format!("the {} schema is at migration {}", store.kind(), migrations::head()))
     })
+}
+
+/// The Slack face that the settings name; none without a signing secret.
+fn slack(section: &SlackSection, app: &Arc<App>) -> Result<Option<Arc<Slack>>, String> {
+    let secrets = section.signing_secrets()?;
+    if secrets.is_empty() {
+        return Ok(None);
+    }
+    if let Some(origin) = section.test_origin() {
+        tracing::warn!(origin, "slack.test_origin is set: answers go there and not to Slack");
+    }
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let answers: Arc<dyn slack::Answers> = Arc::<App>::clone(app);
+    Ok(Some(Slack::of(slack::Parts {
+        verifier: Verifier::of(secrets),
+        outlet: Outlet::new(&section.token()?, section.test_origin())?,
+        answers,
+        clock: Arc::new(now),
+        budget: slack::BUDGET,
+        dashboard: section.dashboard(),
+    })))
 }
 
 /// The store that the settings name. Nothing is connected yet.

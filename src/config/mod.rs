@@ -2,6 +2,7 @@
 //! remembers where it came from. This is the only place that reads the environment.
 
 mod secret;
+mod slack;
 mod source;
 
 use std::net::SocketAddr;
@@ -12,6 +13,7 @@ use serde::Deserialize;
 use thiserror::Error;
 
 pub use secret::Secret;
+pub use slack::SlackSection;
 pub use source::{Origin, Sources, environment};
 
 /// The defaults, which are the documentation too.
@@ -27,6 +29,7 @@ pub struct Settings {
     pub plans: Plans,
     pub log: Log,
     pub hub: HubSection,
+    pub slack: SlackSection,
 }
 
 /// The listeners and their limits.
@@ -190,6 +193,12 @@ impl Settings {
             ("hub.attempt_timeout_ms", (1..=600_000).contains(&self.hub.attempt_timeout_ms), "1 to 600000"),
             ("hub.total_timeout_ms", (1..=600_000).contains(&self.hub.total_timeout_ms), "1 to 600000"),
             ("hub.refresh_hours", (1..=87_600).contains(&self.hub.refresh_hours), "1 to 87600"),
+            (
+                "slack.dashboard_url",
+                self.slack.has_usable_dashboard(),
+                "https://… or http://…, without query",
+            ),
+            ("slack.test_origin", self.slack.has_safe_test_origin(), "http://127.0.0.1:PORT, or empty"),
             ("plans.stored_per_s", self.plans.stored_per_s <= 1_000_000, "0 to 1000000"),
         ];
         checks

@@ -15,8 +15,18 @@ use super::{ConfigError, DEFAULTS};
 const PREFIX: &str = "SHARDWISE_";
 
 /// Variables that other programs read too, with our setting.
-const GENERAL: [(&str, &str); 3] =
-    [("DATABASE_URL", "database.url"), ("HF_ENDPOINT", "hub.endpoint"), ("HF_TOKEN", "hub.token")];
+const GENERAL: [(&str, &str); 7] = [
+    ("DATABASE_URL", "database.url"),
+    ("HF_ENDPOINT", "hub.endpoint"),
+    ("HF_TOKEN", "hub.token"),
+    ("SLACK_SIGNING_SECRET", "slack.signing_secret"),
+    ("SLACK_SIGNING_SECRET_FILE", "slack.signing_secret_file"),
+    ("SLACK_BOT_TOKEN", "slack.bot_token"),
+    ("SLACK_BOT_TOKEN_FILE", "slack.bot_token_file"),
+];
+
+/// Settings whose values are never shown.
+const SECRETS: [&str; 4] = ["database.url", "hub.token", "slack.signing_secret", "slack.bot_token"];
 
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -124,7 +134,7 @@ impl Sources {
     /// Every setting with its value and origin; secrets are not shown.
     pub fn shown(&self) -> impl Iterator<Item = (&str, String, &Origin)> {
         self.values.iter().map(|(key, (value, origin))| {
-            let secret = matches!(key.as_str(), "database.url" | "hub.token") && value.as_str() != Some("");
+            let secret = SECRETS.contains(&key.as_str()) && value.as_str() != Some("");
             (key.as_str(), if secret { "[redacted]".to_owned() } else { value.to_string() }, origin)
         })
     }

@@ -36,7 +36,9 @@ fn the_later_source_wins_and_is_remembered() {
                 ("SHARDWISE_SERVER_MAX_IN_FLIGHT", "2"),
                 ("SHARDWISE_SERVER_METRICS_LISTEN", ""),
                 ("SHARDWISE_SERVICE_HOST", "10.0.0.1"),
-                ("DATABASE_URL", "postgres://u:secret@h/d"),
+                ("DATABASE_URL", "postgres://u:hunter2@h/d"),
+                ("SLACK_SIGNING_SECRET", "hunter2,hunter2b"),
+                ("SLACK_BOT_TOKEN", "xoxb-hunter2"),
             ]))
         })
         .and_then(|s| s.flag("--set", "server.max_in_flight", "3"))
@@ -50,7 +52,7 @@ fn the_later_source_wins_and_is_remembered() {
     assert_eq!(sources.origin("database.url"), Origin::Variable("DATABASE_URL".to_owned()));
     assert_eq!(sources.unknown_variables, ["SHARDWISE_SERVICE_HOST"]);
     let shown = format!("{settings:?} {:?}", sources.shown().collect::<Vec<_>>());
-    assert!(!shown.contains("secret"), "{shown}");
+    assert!(!shown.contains("hunter2"), "{shown}");
 }
 
 #[test]
@@ -102,4 +104,37 @@ fn the_database_is_where_the_settings_say() {
         Place::Sqlite(PathBuf::from("/home/shardwise/shardwise.sqlite"))
     );
     assert_eq!(place("", "", None), Place::Sqlite(PathBuf::from("shardwise.sqlite")));
+}
+
+#[test]
+fn secrets_come_from_files_too() {
+    let of = |pairs: &[(&str, &str)]| {
+        let sources = Sources::defaults().expect("defaults").variables(&variables(pairs)).expect("lays");
+        Settings::read(&sources).map(|settings| settings.slack)
+    };
+    let file = tempfile::NamedTempFile::new().expect("file");
+    std::fs::write(file.path(), " one \ntwo\n").expect("writes");
+    let path = file.path().to_str().expect("a path");
+    let slack =
+        of(&[("SLACK_SIGNING_SECRET_FILE", path), ("SHARDWISE_SLACK_BOT_TOKEN_FILE", path)]).expect("valid");
+    assert_eq!(slack.signing_secrets().expect("reads"), ["one".into(), "two".into()]);
+    let own = of(&[("SLACK_SIGNING_SECRET_FILE", path), ("SLACK_SIGNING_SECRET", "a, b")]).expect("valid");
+    assert_eq!(own.signing_secrets().expect("reads"), ["a".into(), "b".into()]);
+    let none = of(&[("SLACK_SIGNING_SECRET_FILE", "/no/such/file")]).expect("valid");
+    assert!(none.signing_secrets().expect_err("no file").contains("slack.signing_secret_file"));
+    assert_eq!(of(&[]).expect("valid").signing_secrets(), Ok(Vec::new()));
+    for (origin, allowed) in [
+        ("http://127.0.0.1:9000", true),
+        ("http://[::1]:9000", true),
+        ("http://127.0.0.1", true),
+        ("https://127.0.0.1:9000", false),
+        ("http://10.0.0.1:9000", false),
+        ("http://127.0.0.1:9000/x", false),
+        ("http://127.0.0.1@evil.example", false),
+        ("http://localhost.evil.example:80", false),
+    ] {
+        assert_eq!(of(&[("SHARDWISE_SLACK_TEST_ORIGIN", origin)]).is_ok(), allowed, "{origin}");
+    }
+    assert!(of(&[("SHARDWISE_SLACK_DASHBOARD_URL", "javascript:alert(1)")]).is_err());
+    assert!(of(&[("SHARDWISE_SLACK_DASHBOARD_URL", "https://plan.example/base/")]).is_ok());
 }

@@ -69,7 +69,8 @@ fn announced_as_json(headers: &HeaderMap) -> Result<(), Problem> {
 const DRAIN_BYTES: usize = 64 << 20;
 const DRAIN_FOR: Duration = Duration::from_secs(1);
 
-async fn read(body: Body, limit: usize) -> Result<Bytes, Problem> {
+/// The bytes of a body of at most `limit`.
+pub(super) async fn read(body: Body, limit: usize) -> Result<Bytes, Problem> {
     let too_large = || Problem::new(Kind::BodyTooLarge, format!("the body has more than {limit} bytes"));
     let announced = body.size_hint().lower();
     if announced > limit as u64 {

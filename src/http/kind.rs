@@ -9,6 +9,7 @@ use utoipa::ToSchema;
 pub enum Kind {
     MalformedJson,
     InvalidQuery,
+    SignatureRefused,
     NotFound,
     PlanNotFound,
     ModelNotFound,
@@ -43,9 +44,10 @@ pub struct KindPage {
 
 impl Kind {
     /// Every kind, in order of status.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::MalformedJson,
         Self::InvalidQuery,
+        Self::SignatureRefused,
         Self::NotFound,
         Self::PlanNotFound,
         Self::ModelNotFound,
@@ -81,6 +83,13 @@ impl Kind {
                 "A query parameter is not valid",
                 "A parameter of the address has a wrong value, or there is no such parameter.",
                 "Correct the parameters named in `errors`.",
+            ),
+            Self::SignatureRefused => (
+                "signature_refused",
+                401,
+                "The request is not signed by Slack",
+                "The signature is missing, wrong, older than five minutes, or came before.",
+                "Check slack.signing_secret and the clock of this machine.",
             ),
             Self::NotFound => (
                 "not_found",

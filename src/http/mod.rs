@@ -14,6 +14,7 @@ pub mod page;
 pub mod problem;
 pub mod schema;
 pub mod server;
+mod slack;
 pub mod v1;
 
 use std::sync::Arc;
@@ -33,6 +34,7 @@ use problem::{Kind, Problem};
 
 use crate::config;
 use crate::service::App;
+use crate::slack::Slack;
 
 pub use openapi::openapi_json;
 pub use server::serve;
@@ -45,6 +47,8 @@ pub struct State {
     pub body_limit: usize,
     /// Set once the server was told to stop.
     pub stopping: Arc<AtomicBool>,
+    /// The Slack face, where it is set up.
+    pub slack: Option<Arc<Slack>>,
 }
 
 /// Every route that the OpenAPI document describes.
@@ -78,14 +82,25 @@ fn described() -> OpenApiRouter<State> {
         .routes(routes!(docs::get_openapi))
 }
 
-/// The whole service as one router.
+/// The whole service as one router, without Slack.
 pub fn router(app: Arc<App>, settings: &config::Server, stopping: Arc<AtomicBool>) -> Router {
-    let state = State { app, body_limit: settings.body_limit_bytes, stopping };
+    router_with(app, settings, stopping, None)
+}
+
+/// The whole service as one router.
+pub fn router_with(
+    app: Arc<App>,
+    settings: &config::Server,
+    stopping: Arc<AtomicBool>,
+    slack: Option<Arc<Slack>>,
+) -> Router {
+    let state = State { app, body_limit: settings.body_limit_bytes, stopping, slack };
     let front = Front::new(settings.max_in_flight, Duration::from_millis(settings.request_timeout_ms));
     let (routes, _) = described().split_for_parts();
     routes
         .merge(page::routes())
         .merge(docs::routes())
+        .merge(slack::routes())
         .fallback(nothing_here)
         .method_not_allowed_fallback(no_such_method)
         .with_state(state)

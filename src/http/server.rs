@@ -15,9 +15,10 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use super::router;
+use super::router_with;
 use crate::config::Server;
 use crate::service::{App, Background};
+use crate::slack::Slack;
 
 /// How long the plans that wait for the database may hold up the end.
 const LAST_WRITES: Duration = Duration::from_secs(3);
@@ -32,6 +33,7 @@ pub async fn serve(
     background: Background,
     settings: &Server,
     metrics: Option<PrometheusHandle>,
+    slack: Option<Arc<Slack>>,
     stop: impl Future<Output = ()> + Send,
     listening: impl FnOnce(SocketAddr, Option<SocketAddr>),
 ) -> io::Result<()> {
@@ -41,7 +43,7 @@ pub async fn serve(
         _ => None,
     };
     let stopping = Arc::new(AtomicBool::new(false));
-    let routes = router(app, settings, Arc::clone(&stopping));
+    let routes = router_with(app, settings, Arc::clone(&stopping), slack);
     let beside = tokio::spawn(background.run());
     let (close, closed) = watch::channel(false);
     let pages_address = pages.as_ref().map(|(listener, _)| listener.local_addr()).transpose()?;

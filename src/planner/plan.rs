@@ -187,6 +187,25 @@ pub struct Layout {
     pub gpu: String,
 }
 
+impl Layout {
+    /// "TP=8 × PP=2", with the other sizes where they are not 1; the words of [`super::replica::sizes`].
+    #[must_use]
+    pub fn name(&self) -> String {
+        let mut text = format!("TP={}", self.tp);
+        let others = [
+            ("PP", self.pp),
+            ("attention DP", self.attention_dp),
+            ("EP", self.ep),
+            ("DCP", self.dcp),
+            ("DP", self.dp),
+        ];
+        for (name, size) in others.into_iter().filter(|(_, size)| *size > 1) {
+            text.push_str(&format!(" × {name}={size}"));
+        }
+        text
+    }
+}
+
 /// Where ranks sit.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct Placement {

@@ -11,6 +11,7 @@ pub mod checks;
 mod clusters;
 pub mod fits;
 mod fleet;
+pub mod followups;
 mod from_hub;
 pub mod kv;
 pub mod measurements;
@@ -21,6 +22,7 @@ mod question;
 pub mod questions;
 mod sizings;
 mod sweeps;
+mod workspaces;
 
 use serde::Serialize;
 use thiserror::Error;

@@ -14,6 +14,7 @@ use crate::ingest::question::{self, EXAMPLES, Meaning, Parsed};
 use crate::ingest::request::PlanRequest;
 use crate::ingest::sizing::SizingRequest;
 use crate::ingest::sweep::SweepRequest;
+use crate::ingest::{FieldError, Pointer};
 use crate::planner::sizing::Sizing;
 use crate::planner::sweep::Sweep;
 
@@ -122,8 +123,53 @@ impl App {
     /// # Errors
     /// As [`ask_offline`].
     pub async fn ask(&self, text: &str) -> Result<(QuestionAnswer, Vec<Notice>), ServiceError> {
-        let parsed = question::parse(text, hardware::catalogue());
-        let answer = QuestionAnswer::of(text, &parsed);
+        self.ask_on(text, None).await
+    }
+
+    /// The same for people who have `usual` GPUs: those are meant where none are named.
+    ///
+    /// # Errors
+    /// As [`ask_offline`].
+    pub async fn ask_on(
+        &self,
+        text: &str,
+        usual: Option<&str>,
+    ) -> Result<(QuestionAnswer, Vec<Notice>), ServiceError> {
+        let parsed = question::parse_on(text, usual, hardware::catalogue());
+        self.answered(text, &parsed).await
+    }
+
+    /// Answer a request of a kind, as [`QuestionAnswer::kind`] and [`QuestionAnswer::request`] show it.
+    ///
+    /// # Errors
+    /// As [`ask_offline`]; an unknown kind is [`ServiceError::Invalid`].
+    pub async fn ask_as(
+        &self,
+        kind: &str,
+        request: Value,
+    ) -> Result<(QuestionAnswer, Vec<Notice>), ServiceError> {
+        let meaning = match kind {
+            "plan" => Meaning::Plan(request),
+            "fits" => Meaning::Fits(request),
+            "sizing" => Meaning::Sizing(request),
+            "sweep" => Meaning::Sweep(request),
+            _ => {
+                let fault =
+                    FieldError::at(&Pointer::root().key("kind"), "not_allowed", "no such kind of question")
+                        .allowed(["plan", "fits", "sizing", "sweep"]);
+                return Err(ServiceError::Invalid(vec![fault]));
+            }
+        };
+        let parsed = Parsed { meaning, not_understood: Vec::new(), assumed: Vec::new() };
+        self.answered("", &parsed).await
+    }
+
+    async fn answered(
+        &self,
+        text: &str,
+        parsed: &Parsed,
+    ) -> Result<(QuestionAnswer, Vec<Notice>), ServiceError> {
+        let answer = QuestionAnswer::of(text, parsed);
         Ok(match &parsed.meaning {
             Meaning::Plan(request) => {
                 let request = PlanRequest::read(request).map_err(ServiceError::Invalid)?;

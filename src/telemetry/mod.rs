@@ -68,6 +68,9 @@ fn describe() {
     describe_counter!("shardwise_model_cache_total", "Lookups of stored models, by result.");
     describe_counter!("shardwise_plans_stored_total", "Plans written to the database.");
     describe_counter!("shardwise_plans_not_stored_total", "Plans kept in memory only, by reason.");
+    describe_counter!("shardwise_hub_requests_total", "Requests to the hub, by outcome.");
+    describe_counter!("shardwise_slack_requests_total", "Requests from Slack, by kind and result.");
+    describe_counter!("shardwise_slack_posts_total", "Answers posted to Slack later, by result.");
     describe_gauge!("shardwise_database_ready", "1 while the database answers.");
     describe_counter!("shardwise_database_failures_total", "Calls that found the database away.");
 }

@@ -49,6 +49,12 @@ pub enum Meaning {
 /// Read a question.
 #[must_use]
 pub fn parse(text: &str, hardware: &HardwareCatalogue) -> Parsed {
+    parse_on(text, None, hardware)
+}
+
+/// Read a question of people who have `usual` GPUs: those are meant where GPUs are needed and none are named.
+#[must_use]
+pub fn parse_on(text: &str, usual: Option<&str>, hardware: &HardwareCatalogue) -> Parsed {
     let mut assumed = Vec::new();
     if text.chars().count() > MAX_CHARS {
         let why = format!("The question is longer than {MAX_CHARS} characters.");
@@ -62,7 +68,9 @@ pub fn parse(text: &str, hardware: &HardwareCatalogue) -> Parsed {
     let cluster = words.take_cluster(hardware);
     let products = words.take_products(hardware);
     let intent = words.take_intent();
-    let meaning = Asked { cluster, model, products, sizes, figures }.meaning(&intent, &mut assumed);
+    let mut asked = Asked { cluster, model, products, sizes, figures };
+    asked.take_usual(usual, &intent, &mut assumed);
+    let meaning = asked.meaning(&intent, &mut assumed);
     Parsed { meaning, not_understood: words.left(), assumed }
 }
 
@@ -85,6 +93,20 @@ struct Asked {
 }
 
 impl Asked {
+    /// The usual GPUs, unless the question names some or asks how many there must be.
+    fn take_usual(&mut self, usual: Option<&str>, intent: &Intent, assumed: &mut Vec<String>) {
+        let needed = self.model.is_some() || intent.what_fits;
+        if let Some(usual) = usual
+            && needed
+            && !intent.how_many
+            && self.cluster.is_none()
+            && self.products.is_empty()
+        {
+            assumed.push(format!("{usual}, the usual cluster here"));
+            self.cluster = Some(usual.to_owned());
+        }
+    }
+
     fn meaning(mut self, intent: &Intent, assumed: &mut Vec<String>) -> Meaning {
         let Some(model) = self.model.take() else {
             return self.without_model(intent);

@@ -28,6 +28,28 @@ const LLAMA: &str = "meta-llama/Llama-3.1-70B-Instruct";
 const R1: &str = "deepseek-ai/DeepSeek-R1";
 
 #[test]
+fn usual_gpus_are_meant_where_none_are_named() {
+    let on = |text: &str| match parse_on(text, Some("16 H100s"), catalogue()).meaning {
+        Meaning::Plan(request) => ("plan", request["cluster"].clone()),
+        Meaning::Fits(request) => ("fits", request["cluster"].clone()),
+        Meaning::Sizing(request) => ("sizing", request["cluster"].clone()),
+        Meaning::Sweep(request) => ("sweep", request["cluster"].clone()),
+        Meaning::Unclear(_) => ("unclear", Value::Null),
+    };
+    let usual = json!("16 H100s");
+    assert_eq!(on("llama 3.1 70b at 32k"), ("plan", usual.clone()));
+    assert_eq!(on("llama 3.1 70b with 50 users"), ("plan", usual.clone()));
+    assert_eq!(on("what fits at 128k?"), ("fits", usual.clone()));
+    assert_eq!(on("is TP=16 worth it for llama 3.1 70b"), ("sweep", usual));
+    assert_eq!(on("llama 3.1 70b on 4 H200"), ("plan", json!("4 H200")));
+    assert_eq!(on("how many H200 for llama 3.1 70b"), ("sizing", Value::Null));
+    assert_eq!(on("how many GPUs for llama 3.1 70b"), ("sizing", Value::Null));
+    assert_eq!(on("hello"), ("unclear", Value::Null));
+    let assumed = parse_on("llama 3.1 70b", Some("16 H100s"), catalogue()).assumed;
+    assert_eq!(assumed, ["16 H100s, the usual cluster here"]);
+}
+
+#[test]
 fn questions_of_people_become_requests() {
     let context = |n: u64| json!({"context_tokens": n});
     let table: Vec<(&str, &str, Value)> = vec![

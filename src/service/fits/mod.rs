@@ -103,6 +103,8 @@ pub fn fits(request: &FitsRequest) -> Result<Fits, ServiceError> {
     let wanted: Vec<&'static CatalogueModel> =
         Specs::models().iter().filter(|model| passes(&request.filter, model)).collect();
     let (mut items, unread) = rows(&ground, &wanted);
+    // how many of all: the filter on what fits would make it "all of those that fit"
+    let answer = table::answer(&ground.cluster, ground.context(), &items);
     items.retain(|row| {
         let is = |wanted: Option<bool>, actual: bool| wanted.is_none_or(|wanted| wanted == actual);
         let meets = row.fit.fits && row.fit.best.as_ref().is_some_and(|b| b.meets_slo);
@@ -111,7 +113,6 @@ pub fn fits(request: &FitsRequest) -> Result<Fits, ServiceError> {
     items.sort_by(|a, b| order(request.sort, ground.context(), a, b));
     let models = items.len();
     let models_fitting = items.iter().filter(|row| row.fit.fits).count();
-    let answer = table::answer(&ground.cluster, ground.context(), &items);
     items.truncate(request.limit);
     Ok(Fits {
         answer,
