@@ -191,3 +191,80 @@ fn the_spelling_of_the_cluster_does_not_change_the_answer() {
     };
     assert_eq!(ask("2x8xH100"), ask("2 nodes x 8 H100"));
 }
+
+#[test]
+fn every_question_has_a_table_of_80_columns_and_an_exit_code() {
+    let questions: [(&[&str], i32, &str); 7] = [
+        (&["fit", "16 H100s", "--limit", "8"], 0, "seqs@32k"),
+        (&["fit", "1 L4", "--search", "llama-3.1-405b"], 3, "do not fit"),
+        (
+            &["size", "--model", MODEL, "--gpus", "H100,H200", "--sequences", "10", "--context", "32768"],
+            0,
+            "USD/h",
+        ),
+        (&["size", "--model", MODEL, "--gpus", "H100"], 2, ""),
+        (&["sweep", "--model", MODEL, "--cluster", "16 H100s", "--over", "tp=8,16"], 0, "if split"),
+        (&["ask", "is TP=16 worth it for llama 3.1 70b"], 0, "Understood as sweep"),
+        (&["ask", "good morning"], 2, "You can ask"),
+    ];
+    for (args, code, part) in questions {
+        let output = run(args);
+        let shown = text(&output.stdout);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {shown}");
+        assert!(shown.contains(part), "{args:?}: {shown}");
+        let long = |line: &&str| line.chars().count() > 80 && !line.starts_with("Understood");
+        assert_eq!(shown.lines().find(long), None, "{args:?}");
+    }
+}
+
+#[test]
+fn flags_reach_the_request_of_each_question() {
+    let json = |args: &[&str]| -> Value {
+        serde_json::from_slice(&run(&[args, &["--format", "json"]].concat()).stdout).expect("JSON")
+    };
+    let fits = json(&[
+        "fit",
+        "8 H100",
+        "--max-parameters",
+        "9e9",
+        "--context",
+        "8192",
+        "--only-fitting",
+        "--sort",
+        "tpot",
+    ]);
+    let items = fits["items"].as_array().expect("rows");
+    assert!(!items.is_empty() && items.iter().all(|row| row["parameters"].as_u64() <= Some(9_000_000_000)));
+    let tpot: Vec<f64> = items.iter().filter_map(|row| row["fit"]["best"]["tpot_ms"].as_f64()).collect();
+    assert!(tpot.is_sorted(), "{tpot:?}");
+    assert_eq!(fits["context_tokens"], 8192);
+    let sweep = json(&[
+        "sweep",
+        "--model",
+        MODEL,
+        "--cluster",
+        "16 H100s",
+        "--over",
+        "tp=8,16",
+        "--by",
+        "kv_cache_dtype=auto,fp8",
+    ]);
+    assert_eq!(sweep["curves"].as_array().map(Vec::len), Some(2));
+    let sized = json(&[
+        "size",
+        "--model",
+        MODEL,
+        "--gpus",
+        "H200",
+        "--users",
+        "20",
+        "--think-time-s",
+        "10",
+        "--tpot-ms",
+        "50",
+    ]);
+    assert!(
+        sized["products"][0]["sized"]["per_replica"]["max_users"].as_f64().is_some_and(|n| n > 1.0),
+        "{sized}"
+    );
+}

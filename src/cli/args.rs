@@ -5,10 +5,13 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use super::ask::{AccuracyCommand, CalibrateArgs, FitArgs, RequestArgs};
+use super::ask::{AccuracyCommand, CalibrateArgs, RequestArgs};
+use super::fit::FitArgs;
 use super::health::HealthArgs;
 use super::question::AskArgs;
 use super::serve::{MigrateArgs, ServeArgs};
+use super::size::SizeArgs;
+use super::sweep::SweepArgs;
 
 /// How to lay an LLM over GPUs: ranked TP × PP × DP layouts with KV capacity, replication and latency.
 #[derive(Debug, Parser)]
@@ -33,11 +36,11 @@ pub enum Command {
     /// Prefixes over replicas, moves, hand-overs and longest sequences, as the API's own JSON.
     Kv(super::kv::KvArgs),
     /// What fits: every model of the catalogue on one cluster.
-    Fit(FitArgs),
-    /// Fewest GPUs for a load (POST /v1/sizings).
-    Size(RequestArgs),
-    /// Curves over TP, context, concurrency and more (POST /v1/sweeps).
-    Sweep(RequestArgs),
+    Fit(Box<FitArgs>),
+    /// Fewest GPUs for a load: sequences, users, or a request rate.
+    Size(Box<SizeArgs>),
+    /// Curves over TP, context, concurrency and more.
+    Sweep(Box<SweepArgs>),
     /// Many plans, best rows only (POST /v1/batches).
     Batch(RequestArgs),
     /// Say how a cluster is understood.
@@ -80,12 +83,12 @@ pub struct TopologyArgs {
     pub nodes: Option<u64>,
     /// table for people, json = the API's answer.
     #[arg(long, value_enum, default_value_t)]
-    pub format: TopologyFormat,
+    pub format: TableOrJson,
 }
 
-/// The form of the answer.
+/// The form of an answer that is a table or the API's own JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-pub enum TopologyFormat {
+pub enum TableOrJson {
     #[default]
     Table,
     Json,
@@ -191,7 +194,7 @@ pub struct WorkloadArgs {
     #[arg(long, value_name = "TOKENS")]
     pub output_tokens: Option<String>,
     /// Length at which sequences are counted; --max-model-len by default.
-    #[arg(long, value_name = "TOKENS")]
+    #[arg(long, alias = "context", value_name = "TOKENS")]
     pub context_tokens: Option<String>,
     /// Requests in flight over the whole deployment.
     #[arg(long, value_name = "N")]

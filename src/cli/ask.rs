@@ -1,23 +1,21 @@
 //! The questions beside `plan`: each reads the API's own JSON (or a text) and prints the API's own answer.
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::exit::Exit;
-use super::number;
+use super::output;
 use super::plan::{exit_of, tell};
-use super::request::{cluster_of, text_at};
+use super::request::text_at;
 use crate::catalogue::{hardware, models};
 use crate::ingest::batch::BatchRequest;
-use crate::ingest::fits::FitsRequest;
 use crate::ingest::json::{self as document, Document};
-use crate::ingest::sizing::SizingRequest;
-use crate::ingest::sweep::SweepRequest;
 use crate::planner::units::grouped;
-use crate::service::{self, ServiceError, accuracy, calibrate, fits};
+use crate::service::{self, ServiceError, accuracy, calibrate};
 
 /// A question in the API's own JSON.
 #[derive(Debug, Args)]
@@ -25,38 +23,6 @@ pub struct RequestArgs {
     /// The body of the call; `-` reads stdin.
     #[arg(long, value_name = "FILE|-")]
     pub request: PathBuf,
-}
-
-/// `shardwise fit`.
-#[derive(Debug, Args)]
-pub struct FitArgs {
-    /// The GPUs as text, or @FILE.
-    #[arg(long, value_name = "TEXT|@FILE")]
-    pub cluster: Option<String>,
-    /// The same without the flag: `shardwise fit "16 H100s"`.
-    #[arg(value_name = "TEXT|@FILE", conflicts_with_all = ["cluster", "request"], required_unless_present_any = ["cluster", "request"])]
-    pub gpus: Vec<String>,
-    /// The length at which a model must hold one sequence.
-    #[arg(long, value_name = "TOKENS", conflicts_with = "request")]
-    pub context: Option<String>,
-    /// The body of POST /v1/fits instead; `-` reads stdin.
-    #[arg(long, value_name = "FILE|-", conflicts_with = "cluster")]
-    pub request: Option<PathBuf>,
-    /// Rows at most.
-    #[arg(long, value_name = "N")]
-    pub limit: Option<String>,
-    /// The form of the answer.
-    #[arg(long, value_enum, default_value_t)]
-    pub format: FitFormat,
-}
-
-/// The form of the answer of `fit`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-pub enum FitFormat {
-    #[default]
-    Markdown,
-    Json,
-    Csv,
 }
 
 /// `shardwise accuracy`.
@@ -101,66 +67,25 @@ pub fn with_document<T: Serialize>(
     answer(&args.request, ask, |answer| print_json(answer))
 }
 
-pub fn size(args: &RequestArgs) -> Exit {
-    with_document(args, |d| {
-        service::size_offline(&SizingRequest::read(value(d)?).map_err(ServiceError::Invalid)?)
-    })
-}
-
-pub fn sweep(args: &RequestArgs) -> Exit {
-    with_document(args, |d| {
-        service::sweep_offline(&SweepRequest::read(value(d)?).map_err(ServiceError::Invalid)?)
-    })
-}
-
 pub fn batch(args: &RequestArgs) -> Exit {
     with_document(args, |d| {
         Ok(service::batch_offline(&BatchRequest::read(value(d)?).map_err(ServiceError::Invalid)?))
     })
 }
 
-/// Every model of the catalogue on one cluster.
-pub fn fit(args: &FitArgs) -> Exit {
-    let show = |fits: &fits::Fits| match args.format {
-        FitFormat::Markdown => {
-            print!("{}", fits.markdown());
-            Exit::Fits
-        }
-        FitFormat::Csv => {
-            print!("{}", fits.csv());
-            Exit::Fits
-        }
-        FitFormat::Json => print_json(fits),
-    };
-    let ask = |d: &Document| fits::fits(&FitsRequest::read(value(d)?).map_err(ServiceError::Invalid)?);
-    if let Some(path) = &args.request {
-        return answer(path, ask, show);
-    }
-    let mut body = Map::new();
-    let text = args.cluster.clone().unwrap_or_else(|| args.gpus.join(" "));
-    if let Some(context) = &args.context {
-        body.insert("workload".to_owned(), serde_json::json!({"context_tokens": number::json(context)}));
-    }
-    match cluster_of(&text, None) {
-        Ok(cluster) => _ = body.insert("cluster".to_owned(), cluster),
-        Err(fault) => return Exit::BadInput.because(&fault.to_string()),
-    }
-    if let Some(limit) = &args.limit {
-        body.insert("limit".to_owned(), number::json(limit));
-    }
-    match ask(&Document { value: Value::Object(body), duplicates: Vec::new() }) {
-        Ok(fits) => show(&fits),
-        Err(fault) => tell(&fault, super::request::flag_of),
-    }
-}
-
 /// The GPUs that can be planned on.
 pub fn gpus() -> Exit {
-    println!("{:<26} {:>10} {:>12} {:>12}  name", "key", "memory GB", "memory GB/s", "bf16 TFLOP/s");
+    let mut text = String::new();
+    let _ = writeln!(
+        text,
+        "{:<26} {:>10} {:>12} {:>12}  name",
+        "key", "memory GB", "memory GB/s", "bf16 TFLOP/s"
+    );
     for entry in hardware::catalogue().gpus() {
         let gpu = &entry.gpu;
         let peak = gpu.peak_flops.bf16.map_or("-".to_owned(), |flops| format!("{:.0}", flops / 1e12));
-        println!(
+        let _ = writeln!(
+            text,
             "{:<26} {:>10.1} {:>12.0} {peak:>12}  {}",
             gpu.key,
             gpu.memory_bytes.as_f64() / 1e9,
@@ -168,16 +93,18 @@ pub fn gpus() -> Exit {
             gpu.name
         );
     }
-    Exit::Fits
+    output::print(&text)
 }
 
 /// The models of the catalogue whose id or plain name holds `text`.
 pub fn models(text: Option<&str>) -> Exit {
     let needle = text.unwrap_or_default().to_lowercase();
     let named = |name: &str| name.to_lowercase().contains(&needle);
-    println!("{:<52} {:>17} {:>11}  weights", "id", "parameters", "context");
+    let mut list = String::new();
+    let _ = writeln!(list, "{:<52} {:>17} {:>11}  weights", "id", "parameters", "context");
     for model in models::all().iter().filter(|m| named(m.id) || m.aliases.iter().any(|a| named(a))) {
-        println!(
+        let _ = writeln!(
+            list,
             "{:<52} {:>17} {:>11}  {}",
             model.id,
             grouped(model.parameters),
@@ -185,7 +112,7 @@ pub fn models(text: Option<&str>) -> Exit {
             model.quantization
         );
     }
-    Exit::Fits
+    output::print(&list)
 }
 
 pub fn accuracy(command: &AccuracyCommand) -> Exit {
@@ -203,20 +130,14 @@ fn accuracy_of_memory(rows: &Path) -> Exit {
         Err(fault) => return Exit::BadInput.because(&fault.to_string()),
     };
     match accuracy::memory(&text) {
-        Ok(report) => {
-            print!("{report}");
-            Exit::Fits
-        }
+        Ok(report) => output::print(&report.to_string()),
         Err(fault) => Exit::BadInput.because(&format!("{}: {fault}", rows.display())),
     }
 }
 
 fn accuracy_of_latency(rows: Option<&Path>, calibration: Option<&Path>, held_out: bool) -> Exit {
     match accuracy::latency::of_file(rows, calibration, held_out) {
-        Ok(report) => {
-            print!("{}", report.markdown());
-            Exit::Fits
-        }
+        Ok(report) => output::print(&report.markdown()),
         Err(fault) => Exit::BadInput.because(&fault.to_string()),
     }
 }
@@ -226,17 +147,17 @@ pub fn calibrate(args: &CalibrateArgs) -> Exit {
     match calibrate::run(&paths) {
         Err(fault) => Exit::BadInput.because(&fault.to_string()),
         Ok(report) => {
-            println!("{}", report.text);
+            let printed = output::print(&format!("{}\n", report.text));
             match args.output.as_ref().map(|path| std::fs::write(path, &report.json)) {
                 Some(Err(fault)) => Exit::BadInput.because(&fault.to_string()),
-                _ => Exit::Fits,
+                _ => printed,
             }
         }
     }
 }
 
 /// Read a document, ask, show; faults go to stderr by their place.
-fn answer<T>(
+pub(super) fn answer<T>(
     path: &Path,
     ask: impl Fn(&Document) -> Result<T, ServiceError>,
     show: impl Fn(&T) -> Exit,
@@ -255,19 +176,16 @@ fn answer<T>(
 }
 
 /// The value of a document without duplicate keys.
-fn value(document: &Document) -> Result<&Value, ServiceError> {
+pub(super) fn value(document: &Document) -> Result<&Value, ServiceError> {
     match document.duplicates.as_slice() {
         [] => Ok(&document.value),
         duplicates => Err(ServiceError::Invalid(duplicates.to_vec())),
     }
 }
 
-fn print_json<T: Serialize>(answer: &T) -> Exit {
+pub(super) fn print_json<T: Serialize>(answer: &T) -> Exit {
     match serde_json::to_string_pretty(answer) {
-        Ok(text) => {
-            println!("{text}");
-            Exit::Fits
-        }
+        Ok(text) => output::print(&(text + "\n")),
         Err(fault) => Exit::Internal.because(&fault.to_string()),
     }
 }

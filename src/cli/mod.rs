@@ -5,6 +5,7 @@ mod ask;
 mod assertion;
 mod check;
 mod exit;
+mod fit;
 mod health;
 mod kv;
 mod number;
@@ -14,6 +15,8 @@ mod plan;
 mod question;
 mod request;
 pub mod serve;
+mod size;
+mod sweep;
 mod topology;
 
 use std::process::ExitCode;
@@ -42,22 +45,19 @@ pub fn main() -> ExitCode {
         Command::Check(args) => check::run(args),
         Command::Observe(args) => observe::run(args),
         Command::Kv(args) => kv::run(args),
-        Command::Fit(args) => ask::fit(args),
-        Command::Size(args) => ask::size(args),
-        Command::Sweep(args) => ask::sweep(args),
+        Command::Fit(args) => fit::run(args, cli.no_color.as_deref()),
+        Command::Size(args) => size::run(args, cli.no_color.as_deref()),
+        Command::Sweep(args) => sweep::run(args, cli.no_color.as_deref()),
         Command::Batch(args) => ask::batch(args),
         Command::Topology(args) => topology::run(args),
         Command::Gpus => ask::gpus(),
         Command::Models { text } => ask::models(text.as_deref()),
         Command::Accuracy(command) => ask::accuracy(command),
         Command::Calibrate(args) => ask::calibrate(args),
-        Command::Ask(args) => question::ask(args),
+        Command::Ask(args) => question::ask(args, cli.no_color.as_deref()),
         Command::Serve(args) => ended(serve::serve(args)),
         Command::Migrate(args) => ended(serve::migrate(args).map(|told| println!("{told}"))),
-        Command::Openapi => {
-            print!("{}", crate::http::openapi_json());
-            Exit::Fits
-        }
+        Command::Openapi => output::print(&crate::http::openapi_json()),
         Command::Health(args) => match health::check(args) {
             Ok(()) => Exit::Fits,
             Err(fault) => Exit::UpstreamFailed.because(&fault.to_string()),

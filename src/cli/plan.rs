@@ -62,8 +62,8 @@ impl Face<'_> {
 
     /// One question, by flags: its faults name the flags.
     fn flags(&self, sink: &mut dyn Write) -> Exit {
-        let body = match request::body(self.args) {
-            Ok(body) => body,
+        let body = match request::body(&self.args.into()) {
+            Ok(body) => Value::Object(body),
             Err(fault) => return Exit::BadInput.because(&fault.to_string()),
         };
         match answer(&Document { value: body, duplicates: Vec::new() }) {

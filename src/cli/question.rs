@@ -1,8 +1,12 @@
 //! `shardwise ask`: a question in plain words, from the embedded catalogue.
 
+use std::fmt::Write as _;
+
 use clap::{Args, ValueEnum};
 
+use super::ask::print_json;
 use super::exit::Exit;
+use super::output::{self, Style};
 use super::plan::tell;
 use crate::service::questions::{QuestionAnswer, ask_offline};
 
@@ -26,30 +30,41 @@ enum Form {
 }
 
 /// Answer, and show what was understood beside it.
-pub fn ask(args: &AskArgs) -> Exit {
+pub fn ask(args: &AskArgs, no_color: Option<&str>) -> Exit {
     let answer = match ask_offline(&args.question.join(" ")) {
         Ok(answer) => answer,
         Err(fault) => return tell(&fault, |pointer| pointer.trim_start_matches(['#', '/']).to_owned()),
     };
-    match args.format {
-        Form::Json => match serde_json::to_string_pretty(&answer) {
-            Ok(json) => println!("{json}"),
-            Err(fault) => return Exit::Internal.because(&fault.to_string()),
-        },
-        Form::Text => {
-            println!("{}", answer.answer);
-            if let Some(request) = &answer.request {
-                println!("\nUnderstood as {}: {request}", answer.kind);
-            }
-            if !answer.assumed.is_empty() {
-                println!("Assumed: {}.", answer.assumed.join(", "));
-            }
-            if !answer.not_understood.is_empty() {
-                println!("Not understood: {}.", answer.not_understood.join(", "));
-            }
+    let printed = match args.format {
+        Form::Json => print_json(&answer),
+        Form::Text => output::print(&shown(&answer, Style::for_stdout(no_color))),
+    };
+    printed.max(exit_of(&answer))
+}
+
+/// The answer as its own command shows it, and what was understood.
+fn shown(answer: &QuestionAnswer, style: Style) -> String {
+    let mut text = match (&answer.fits, &answer.sizing, &answer.sweep, &answer.plan) {
+        (Some(fits), ..) => output::fits(fits, style),
+        (_, Some(sizing), ..) => output::sizing(sizing, style),
+        (_, _, Some(sweep), _) => {
+            output::sentence(&answer.answer, style) + "\n" + &output::sweep(sweep, style)
         }
+        (.., Some(plan)) => {
+            output::sentence(&answer.answer, style) + "\n" + &output::layouts(&plan.plan, style)
+        }
+        _ => output::sentence(&answer.answer, style),
+    };
+    if let Some(request) = &answer.request {
+        let _ = writeln!(text, "Understood as {}: {request}", answer.kind);
     }
-    exit_of(&answer)
+    if !answer.assumed.is_empty() {
+        let _ = writeln!(text, "Assumed: {}.", answer.assumed.join(", "));
+    }
+    if !answer.not_understood.is_empty() {
+        let _ = writeln!(text, "Not understood: {}.", answer.not_understood.join(", "));
+    }
+    text
 }
 
 fn exit_of(answer: &QuestionAnswer) -> Exit {

@@ -31,38 +31,61 @@ pub enum Unreadable {
     Twice { flag: &'static str, name: String },
 }
 
+/// Flags that ask about one model: of `plan`, `size` and `sweep`.
+pub struct Question<'a> {
+    pub model: Option<&'a str>,
+    pub cluster: Option<&'a str>,
+    pub engine: &'a EngineArgs,
+    pub workload: &'a WorkloadArgs,
+    pub search: &'a SearchArgs,
+    pub what_if: &'a WhatIfArgs,
+}
+
+impl<'a> From<&'a PlanArgs> for Question<'a> {
+    fn from(args: &'a PlanArgs) -> Self {
+        Self {
+            model: args.model.as_deref(),
+            cluster: args.cluster.as_deref(),
+            engine: &args.engine,
+            workload: &args.workload,
+            search: &args.search,
+            what_if: &args.what_if,
+        }
+    }
+}
+
 /// The body of `POST /v1/plans` that the flags stand for.
 ///
 /// # Errors
 /// [`Unreadable`] when a named file cannot be read, or a NAME=VALUE is none.
-pub fn body(args: &PlanArgs) -> Result<Value, Unreadable> {
+pub fn body(asked: &Question<'_>) -> Result<Map<String, Value>, Unreadable> {
     let mut body = Map::new();
-    if let Some(model) = &args.model {
-        body.insert("model".to_owned(), model_of(model, &args.what_if)?);
+    if let Some(model) = asked.model {
+        body.insert("model".to_owned(), model_of(model, asked.what_if)?);
     }
-    if let Some(cluster) = &args.cluster {
-        body.insert("cluster".to_owned(), cluster_of(cluster, args.what_if.gpu.as_deref())?);
+    if let Some(cluster) = asked.cluster {
+        body.insert("cluster".to_owned(), cluster_of(cluster, asked.what_if.gpu.as_deref())?);
     }
-    put(&mut body, "engine", engine_of(&args.engine));
-    let (workload, slo) = workload_of(&args.workload);
+    put(&mut body, "engine", engine_of(asked.engine));
+    let (workload, slo) = workload_of(asked.workload);
     put(&mut body, "workload", workload);
     put(&mut body, "slo", slo);
-    put(&mut body, "search", search_of(&args.search));
+    put(&mut body, "search", search_of(asked.search));
     for (name, given) in
-        [("objective", &args.search.objective), ("latency_model", &args.what_if.latency_model)]
+        [("objective", &asked.search.objective), ("latency_model", &asked.what_if.latency_model)]
     {
         if let Some(text) = given {
             body.insert(name.to_owned(), Value::from(text.as_str()));
         }
     }
-    if let Some(limit) = &args.search.limit {
+    if let Some(limit) = &asked.search.limit {
         body.insert("limit".to_owned(), number::json(limit));
     }
-    put(&mut body, "assumptions", assumptions_of(&args.what_if)?);
-    Ok(Value::Object(body))
+    put(&mut body, "assumptions", assumptions_of(asked.what_if)?);
+    Ok(body)
 }
 
-fn put(body: &mut Map<String, Value>, name: &str, object: Map<String, Value>) {
+pub(super) fn put(body: &mut Map<String, Value>, name: &str, object: Map<String, Value>) {
     if !object.is_empty() {
         body.insert(name.to_owned(), Value::Object(object));
     }
@@ -152,7 +175,7 @@ pub(super) fn is_contract(value: &Value) -> bool {
     ["node_pools", "topology"].iter().any(|key| value.get(key).is_some())
 }
 
-fn engine_of(args: &EngineArgs) -> Map<String, Value> {
+pub(super) fn engine_of(args: &EngineArgs) -> Map<String, Value> {
     let mut engine = Map::new();
     let texts = [
         ("name", args.engine.first()),
@@ -192,7 +215,7 @@ fn engine_of(args: &EngineArgs) -> Map<String, Value> {
     engine
 }
 
-fn workload_of(args: &WorkloadArgs) -> (Map<String, Value>, Map<String, Value>) {
+pub(super) fn workload_of(args: &WorkloadArgs) -> (Map<String, Value>, Map<String, Value>) {
     let (mut workload, mut slo) = (Map::new(), Map::new());
     numbers(
         &mut workload,
@@ -259,7 +282,7 @@ fn pairs(
     Ok(pairs)
 }
 
-fn numbers(object: &mut Map<String, Value>, given: &[(&str, &Option<String>)]) {
+pub(super) fn numbers(object: &mut Map<String, Value>, given: &[(&str, &Option<String>)]) {
     for (name, text) in given {
         if let Some(text) = text {
             object.insert((*name).to_owned(), number::json(text));
@@ -267,7 +290,7 @@ fn numbers(object: &mut Map<String, Value>, given: &[(&str, &Option<String>)]) {
     }
 }
 
-fn list(object: &mut Map<String, Value>, name: &str, given: &[String]) {
+pub(super) fn list(object: &mut Map<String, Value>, name: &str, given: &[String]) {
     if !given.is_empty() {
         object.insert(name.to_owned(), given.iter().map(|text| number::json(text)).collect());
     }
@@ -322,7 +345,12 @@ pub fn flag_of(pointer: &str) -> String {
         ["engine", "name"] => "--engine".to_owned(),
         ["engine", "version"] => "--engine-version".to_owned(),
         ["search", "allow_idle_gpus"] => "--no-idle-gpus".to_owned(),
-        ["engine" | "workload" | "slo" | "search", name, ..] | [name] => {
+        ["over" | "by", ..] => format!("--{}", parts.first().copied().unwrap_or_default()),
+        ["filter", "fits"] => "--only-fitting".to_owned(),
+        ["filter", "meets_slo"] => "--only-within-slo".to_owned(),
+        ["engine" | "workload" | "slo" | "search" | "load" | "filter", name, ..]
+        | [name]
+        | [name @ "gpus", ..] => {
             format!("--{}", name.replace('_', "-"))
         }
         _ => pointer.to_owned(),
@@ -341,7 +369,7 @@ mod tests {
         let Command::Plan(args) = Cli::try_parse_from(line).expect("flags").command else {
             panic!("not plan")
         };
-        body(&args)
+        body(&Question::from(&*args)).map(Value::Object)
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::args::{TopologyArgs, TopologyFormat};
+use super::args::{TableOrJson, TopologyArgs};
 use super::exit::Exit;
 use super::request::is_contract;
 use crate::ingest::Pointer;
@@ -54,13 +54,13 @@ fn text_of(given: &str) -> io::Result<String> {
     Ok(text)
 }
 
-fn show(understood: &Understood, format: TopologyFormat) -> Exit {
+fn show(understood: &Understood, format: TableOrJson) -> Exit {
     let text = match format {
-        TopologyFormat::Json => match serde_json::to_string_pretty(understood) {
+        TableOrJson::Json => match serde_json::to_string_pretty(understood) {
             Ok(json) => json + "\n",
             Err(fault) => return Exit::Internal.because(&fault.to_string()),
         },
-        TopologyFormat::Table => table(understood),
+        TableOrJson::Table => table(understood),
     };
     match io::stdout().write_all(text.as_bytes()) {
         Err(fault) if fault.kind() != io::ErrorKind::BrokenPipe => Exit::Internal.because(&fault.to_string()),

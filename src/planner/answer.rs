@@ -2,7 +2,7 @@
 
 use super::candidate::{Candidate, whole};
 use super::input::{Objective, PlanInput};
-use super::plan::Warning;
+use super::plan::{Layout, Warning};
 use super::replica::{Ground, Replica, sizes};
 use super::search::{Found, Ranked};
 use super::units::{Bytes, grouped};
@@ -313,6 +313,24 @@ pub fn layout_name(candidate: &Candidate) -> String {
 #[must_use]
 pub fn sequences_total(candidate: &Candidate) -> u64 {
     whole(candidate.sequences_at_context).saturating_mul(candidate.caches())
+}
+
+/// A layout in a column: `TP=8 PP=2`, with only the sizes that are not 1.
+#[must_use]
+pub fn short_name(layout: &Layout) -> String {
+    let mut text = format!("TP={}", layout.tp);
+    for (name, size) in [
+        ("PP", layout.pp),
+        ("DP", layout.dp),
+        ("EP", layout.ep),
+        ("ADP", layout.attention_dp),
+        ("DCP", layout.dcp),
+    ] {
+        if size > 1 {
+            text.push_str(&format!(" {name}={size}"));
+        }
+    }
+    text
 }
 
 /// 3,300,000 as "3.3M".

@@ -1,17 +1,27 @@
 //! An answer in the forms that people and pipelines read. All draw from the one [`Plan`].
 
+mod fits;
 mod github;
+mod grid;
 mod junit;
 mod markdown;
 mod rows;
+mod sizing;
 mod style;
+mod sweep;
 mod table;
 mod words;
 
+pub use fits::text as fits;
+pub use sizing::text as sizing;
 pub use style::Style;
+pub use sweep::text as sweep;
+
+use std::io::{self, Write};
 
 use super::args::Format;
 use super::assertion::Outcome;
+use super::exit::Exit;
 use crate::planner::plan::Plan;
 use serde_json::Value;
 
@@ -41,6 +51,31 @@ pub fn text(answered: &Answered<'_>, format: Format, style: Style, explain: bool
         Format::Junit => junit::text(answered),
         Format::Github => github::text(answered),
     }
+}
+
+/// Write to stdout; a reader that has seen enough and closed the pipe is content.
+pub fn print(text: &str) -> Exit {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(fault) if fault.kind() != io::ErrorKind::BrokenPipe => Exit::Internal.because(&fault.to_string()),
+        _ => Exit::Fits,
+    }
+}
+
+/// The answer in a sentence, as every command begins.
+#[must_use]
+pub fn sentence(text: &str, style: Style) -> String {
+    format!("{}\n", style.bold(&words::wrapped("", text, "")))
+}
+
+/// The ranked layouts alone.
+#[must_use]
+pub fn layouts(plan: &Plan, style: Style) -> String {
+    let mut out = String::new();
+    if !plan.layouts.is_empty() {
+        table::layouts(plan, style, &mut out);
+    }
+    out
 }
 
 fn json(value: &Value) -> String {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::words::{command, context, count, factor, gigabytes, layout, milliseconds, wrapped};
-use super::{Answered, Style, rows};
+use super::{Answered, Style, grid, rows};
 use crate::planner::estimate::{Assumption, AssumptionValue, Estimate};
 use crate::planner::plan::{Breakdown, Plan, RankedLayout, StageMemory};
 use crate::planner::units::grouped;
@@ -95,14 +95,10 @@ fn named(name: &str, line: &str, style: Style, out: &mut String) {
     let _ = writeln!(out, "{}{}", style.faint(&name), text.strip_prefix(&name).unwrap_or(&text));
 }
 
-fn layouts(plan: &Plan, style: Style, out: &mut String) {
-    let columns = rows::columns(plan, MAX_ROWS, true);
-    let line = |cell: &dyn Fn(&rows::Column) -> String| -> String {
-        columns.iter().map(cell).collect::<Vec<_>>().join(" ")
-    };
-    let _ = writeln!(out, "{}", style.faint(&line(&|c| c.padded(&c.head))));
-    for (i, row) in plan.layouts.iter().take(MAX_ROWS).enumerate() {
-        let text = line(&|c| c.padded(c.cells.get(i).map_or("", String::as_str)));
+pub(super) fn layouts(plan: &Plan, style: Style, out: &mut String) {
+    let (head, lines) = grid::lines(&rows::columns(plan, MAX_ROWS, true));
+    let _ = writeln!(out, "{}", style.faint(&head));
+    for (text, row) in lines.into_iter().zip(&plan.layouts) {
         let coloured = match (row.kv.replication_factor > 1.0, row.rank) {
             (_, 1) => style.good(&text),
             (true, _) => style.warning(&text),
