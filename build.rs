@@ -29,11 +29,12 @@ fn main() -> Result<(), Box<dyn error::Error>> {
     for model in &index {
         let text = |key: &str| model[key].as_str();
         let config = text("config").ok_or("a model without a config file")?;
-        let body = archive.add(&data.join("configs").join(config))?;
-        let side = match text("side") {
-            Some(file) => Some(archive.add(&data.join("hf_quant").join(file))?),
-            None => None,
-        };
+        let body = data.join("configs").join(config);
+        let side = text("side").map(|file| data.join("hf_quant").join(file));
+        let short_body = archive.add_short(&body)?;
+        let short_side = side.as_deref().map(|side| archive.add_short(side)).transpose()?.flatten();
+        let body = archive.add(&body)?;
+        let side = side.as_deref().map(|side| archive.add(side)).transpose()?;
         let aliases: Vec<&str> = model["aliases"]
             .as_array()
             .map(|a| a.iter().filter_map(Value::as_str).collect())
@@ -43,7 +44,7 @@ fn main() -> Result<(), Box<dyn error::Error>> {
             table,
             "CatalogueModel {{ id: {:?}, aliases: &{:?}, family: {:?}, architecture: {:?}, parameters: {}, active_parameters: {}, \
              context_length: {}, quantization: {:?}, released: {:?}, licence: {:?}, gated: {}, base: {:?}, same_shape_as: {:?}, \
-             checkpoint_bytes: {:?}, source: {:?}, overrides: {:?}, body: {:?}, side: {:?} }},",
+             checkpoint_bytes: {:?}, source: {:?}, overrides: {:?}, body: {:?}, side: {:?}, short_body: {:?}, short_side: {:?} }},",
             text("id").ok_or("a model without an id")?,
             aliases,
             text("family").unwrap_or(""),
@@ -62,6 +63,8 @@ fn main() -> Result<(), Box<dyn error::Error>> {
             overrides,
             body,
             side,
+            short_body,
+            short_side,
         )?;
     }
     table.push(']');
@@ -74,22 +77,77 @@ fn main() -> Result<(), Box<dyn error::Error>> {
 #[derive(Default)]
 struct Archive {
     bytes: Vec<u8>,
-    places: BTreeMap<PathBuf, (usize, usize)>,
+    places: BTreeMap<PathBuf, Place>,
+    short: BTreeMap<PathBuf, Option<Place>>,
 }
 
+/// Offset and length in the archive.
+type Place = (usize, usize);
+
+/// Files below this size are read as they are.
+const LONG_FILE: usize = 128 << 10;
+
 impl Archive {
-    /// Where the file lies in the archive: offset and length.
-    fn add(&mut self, file: &Path) -> Result<(usize, usize), Box<dyn error::Error>> {
+    /// Where the file lies in the archive.
+    fn add(&mut self, file: &Path) -> Result<Place, Box<dyn error::Error>> {
         if let Some(place) = self.places.get(file) {
             return Ok(*place);
         }
-        let text = fs::read(file).map_err(|error| format!("{}: {error}", file.display()))?;
+        let place = self.pack(&read(file)?)?;
+        self.places.insert(file.to_owned(), place);
+        Ok(place)
+    }
+
+    /// Where a long file lies without what the reader would look at in vain; `None` for all others.
+    fn add_short(&mut self, file: &Path) -> Result<Option<Place>, Box<dyn error::Error>> {
+        if let Some(place) = self.short.get(file) {
+            return Ok(*place);
+        }
+        let text = read(file)?;
+        let mut place = None;
+        if text.len() > LONG_FILE {
+            let mut config: Value = serde_json::from_slice(&text)?;
+            drop_repeated_experts(&mut config);
+            place = Some(self.pack(config.to_string().as_bytes())?);
+        }
+        self.short.insert(file.to_owned(), place);
+        Ok(place)
+    }
+
+    fn pack(&mut self, text: &[u8]) -> Result<Place, Box<dyn error::Error>> {
         let mut encoder = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::best());
-        encoder.write_all(&text)?;
+        encoder.write_all(text)?;
         let packed = encoder.finish()?;
         let place = (self.bytes.len(), packed.len());
         self.bytes.extend_from_slice(&packed);
-        self.places.insert(file.to_owned(), place);
         Ok(place)
+    }
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, Box<dyn error::Error>> {
+    Ok(fs::read(file).map_err(|error| format!("{}: {error}", file.display()))?)
+}
+
+/// Leave out the formats of single experts where expert 0 of the same layer has the same: the reader asks for that one.
+fn drop_repeated_experts(value: &mut Value) {
+    let Value::Object(object) = value else { return };
+    for (key, inner) in object.iter_mut() {
+        match inner {
+            Value::Object(layers) if key == "quantized_layers" => {
+                let first = |name: &str| {
+                    let (before, rest) = name.split_once(".experts.")?;
+                    let (number, after) = rest.split_once('.')?;
+                    (number != "0").then(|| format!("{before}.experts.0.{after}"))
+                };
+                let repeated: Vec<String> = layers
+                    .iter()
+                    .filter(|(name, format)| first(name).is_some_and(|f| layers.get(&f) == Some(format)))
+                    .map(|(name, _)| name.clone())
+                    .collect();
+                let repeated: std::collections::BTreeSet<String> = repeated.into_iter().collect();
+                layers.retain(|name, _| !repeated.contains(name));
+            }
+            inner => drop_repeated_experts(inner),
+        }
     }
 }

@@ -5,6 +5,8 @@ use std::fs;
 use divan::Bencher;
 use serde_json::{Value, json};
 use shardwise::catalogue;
+use shardwise::ingest::batch::BatchRequest;
+use shardwise::ingest::fits::FitsRequest;
 use shardwise::ingest::request::PlanRequest;
 use shardwise::ingest::{FieldError, Pointer, cluster, config_json, json as document};
 use shardwise::planner::engine;
@@ -12,7 +14,11 @@ use shardwise::planner::hardware::Cluster;
 use shardwise::planner::input::{
     EngineSettings, LatencyModel, Objective, Overrides, PlanInput, Search, Slo, Workload,
 };
-use shardwise::service::plan_offline;
+use shardwise::service::{batch_offline, fits, plan_offline};
+
+/// The allocator of the binary.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const DENSE: &str = "meta-llama/Llama-3.1-70B-Instruct";
 const EXPERTS: &str = "deepseek-ai/DeepSeek-V3";
@@ -33,7 +39,7 @@ fn input(model: &str, gpus: u64) -> PlanInput {
     let cluster = read_cluster_of(&json!(format!("{gpus} H100"))).expect("a cluster");
     let rules = engine::rules("vllm", "").expect("an engine");
     PlanInput {
-        model: read.spec,
+        model: read.spec.into(),
         cluster,
         engines: vec![EngineSettings::defaults_of(rules.name(), rules.version())],
         workload: Workload {
@@ -73,6 +79,53 @@ fn body(gpus: u64) -> Value {
 fn question_to_answer(bencher: Bencher<'_, '_>, gpus: u64) {
     let request = PlanRequest::read(&body(gpus)).expect("a request");
     bencher.bench(|| plan_offline(divan::black_box(&request)));
+}
+
+/// Text of a cluster to an answer, the reading of both included.
+#[divan::bench]
+fn hundred_thousand_gpus_in_text(bencher: Bencher<'_, '_>) {
+    let text = body(100_000).to_string();
+    bencher.bench(|| answer(divan::black_box(&text)));
+}
+
+/// What `kubectl get nodes -o json` says of a thousand nodes, to an answer.
+#[divan::bench]
+fn thousand_kubernetes_nodes(bencher: Bencher<'_, '_>) {
+    let labels = json!({"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.memory": "81559",
+        "nvidia.com/gpu.count": "8", "nvidia.com/gpu.family": "hopper", "topology.kubernetes.io/zone": "us-east-1a",
+        "node.kubernetes.io/instance-type": "p5.48xlarge"});
+    let devices = json!({"nvidia.com/gpu": "8", "cpu": "192", "memory": "2097152000Ki"});
+    let node = |i| {
+        json!({"kind": "Node", "metadata": {"name": format!("node-{i}"), "labels": labels}, "spec": {},
+            "status": {"capacity": devices, "allocatable": devices,
+            "conditions": [{"type": "MemoryPressure", "status": "False"}, {"type": "Ready", "status": "True"}]}})
+    };
+    let nodes = json!({"kind": "List", "items": (0..1000).map(node).collect::<Vec<_>>()}).to_string();
+    let text = json!({"model": DENSE, "cluster": nodes}).to_string();
+    bencher.bench(|| answer(divan::black_box(&text)));
+}
+
+fn answer(text: &str) -> usize {
+    let document = document::read(text.as_bytes()).expect("JSON");
+    let request = PlanRequest::read_document(&document).expect("a request");
+    plan_offline(&request).expect("an answer").plan.layouts.len()
+}
+
+/// The whole catalogue, once its models are read.
+#[divan::bench]
+fn what_fits(bencher: Bencher<'_, '_>) {
+    let request = FitsRequest::read(&json!({"cluster": "16 H100s"})).expect("a request");
+    fits::fits(&request).expect("an answer");
+    bencher.bench(|| fits::fits(divan::black_box(&request)));
+}
+
+/// Twenty models on ten clusters in one call.
+#[divan::bench]
+fn batch_of_200(bencher: Bencher<'_, '_>) {
+    let models: Vec<&str> = catalogue::models::all().iter().step_by(10).map(|m| m.id).take(20).collect();
+    let clusters: Vec<String> = [1, 2, 4, 8, 16, 24, 32, 64, 128, 256].map(|n| format!("{n} H100")).into();
+    let request = BatchRequest::read(&json!({"models": models, "clusters": clusters})).expect("a request");
+    bencher.bench(|| batch_offline(divan::black_box(&request)));
 }
 
 #[divan::bench]

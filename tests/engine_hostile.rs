@@ -71,7 +71,8 @@ prop_compose! {
 fn ask(rules: &dyn EngineRules, model: &ModelSpec, shape: &Shape, asked: &EngineSettings, bytes: u64) {
     let gpu = hardware::catalogue().gpu("h100").expect("known");
     let Ok(settings) = rules.resolve(asked, model, gpu) else { return };
-    let _ = rules.refuse(model, shape, gpu, &settings);
+    let refusal = rules.refuse(model, shape, gpu, &settings);
+    assert_eq!(rules.refused_code(model, shape, gpu, &settings), refusal.map(|r| r.code), "{shape:?}");
     let Some(stages) = rules.pipeline_split(model.layers.len(), shape.pp, &settings) else { return };
     assert_eq!(stages.iter().map(ExactSizeIterator::len).sum::<usize>(), model.layers.len());
     let sharded = model.sharded(shape);
@@ -80,7 +81,13 @@ fn ask(rules: &dyn EngineRules, model: &ModelSpec, shape: &Shape, asked: &Engine
         stages.iter().enumerate().map(|(i, s)| sharded.stage(s.start, s.end, i == 0, i == last)).collect();
     let budget = rules.memory(model, shape, gpu, &settings, &stages, &weights);
     assert_eq!(budget.stages.len(), stages.len());
-    let Ok(cache) = rules.cache_layout(model, shape, gpu, &settings, &stages) else { return };
+    // what a search shares between shapes
+    let without_dcp = Shape { dcp: 1, ..*shape };
+    assert_eq!(budget, rules.memory(model, &without_dcp, gpu, &settings, &stages, &weights));
+    let cache = rules.cache_layout(model, shape, gpu, &settings, &stages);
+    let without_experts = Shape { ep: 1, attention_dp: 1, ..*shape };
+    assert_eq!(cache, rules.cache_layout(model, &without_experts, gpu, &settings, &stages));
+    let Ok(cache) = cache else { return };
     assert_eq!(cache.block_bytes.len(), stages.len());
     let _ = cache.capacity(&vec![Bytes(bytes); stages.len()], &settings);
     let _ = cache.longest_sequence(bytes, Tokens(bytes));

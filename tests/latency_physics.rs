@@ -31,7 +31,7 @@ fn layout(id: &str, cluster_text: &str, tp: u64, pp: u64, concurrency: u64) -> R
     let mut engine = EngineSettings::defaults_of("vllm", "0.33");
     engine.max_model_len = Some(16_384);
     let input = PlanInput {
-        model: model(id),
+        model: model(id).into(),
         cluster: cluster::parse_text(cluster_text, catalogue()).expect("a cluster"),
         engines: vec![engine],
         workload: Workload { input_tokens: 2048, output_tokens: 512, context_tokens: None, concurrency },

@@ -24,7 +24,7 @@ fn input(cluster_text: &str) -> PlanInput {
     let mut engine = EngineSettings::defaults_of("vllm", "0.33");
     engine.max_model_len = Some(32_768);
     PlanInput {
-        model: config_json::read("llama-70b", &config, None).expect("a known architecture").spec,
+        model: config_json::read("llama-70b", &config, None).expect("a known architecture").spec.into(),
         cluster: cluster::parse_text(cluster_text, catalogue()).expect("a cluster"),
         engines: vec![engine],
         workload: Workload {
@@ -216,7 +216,7 @@ fn every_axis_gives_the_plan_of_its_value() {
 #[test]
 fn a_given_total_of_weights_is_dealt_over_stages_too() {
     let mut base = input("2 x 8 H100");
-    base.model.weights_bytes_given = Some(160_000_000_000);
+    std::sync::Arc::make_mut(&mut base.model).weights_bytes_given = Some(160_000_000_000);
     let size = |n| Some(vec![n]);
     base.search = Search { tp: size(2), pp: Some(vec![2, 4]), dp: size(1), ..base.search };
     base.limit = 10;

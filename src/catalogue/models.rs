@@ -48,6 +48,9 @@ pub struct CatalogueModel {
     overrides: Option<&'static str>,
     body: (usize, usize),
     side: Option<(usize, usize)>,
+    /// Long files without the formats of single experts that repeat the first one's, for reading.
+    short_body: Option<(usize, usize)>,
+    short_side: Option<(usize, usize)>,
 }
 
 /// No model of the catalogue goes by this name.
@@ -177,7 +180,18 @@ impl CatalogueModel {
     /// The config.json, with the keys in which this model differs from the file it shares.
     #[must_use]
     pub fn config(&self) -> Value {
-        let mut config = unpack(self.body);
+        self.with_overrides(unpack(self.body))
+    }
+
+    /// What a reader needs of [`CatalogueModel::config`] and [`CatalogueModel::side_quantization`]: the same but for
+    /// formats of single experts, of which files name thousands.
+    #[must_use]
+    pub fn to_read(&self) -> (Value, Option<Value>) {
+        let config = self.with_overrides(unpack(self.short_body.unwrap_or(self.body)));
+        (config, self.short_side.or(self.side).map(unpack))
+    }
+
+    fn with_overrides(&self, mut config: Value) -> Value {
         let overrides = self.overrides.and_then(|text| serde_json::from_str::<Map<String, Value>>(text).ok());
         if let (Value::Object(config), Some(overrides)) = (&mut config, overrides) {
             config.extend(overrides);
@@ -211,8 +225,8 @@ impl CatalogueModel {
     /// # Errors
     /// As [`CatalogueModel::read`], and for names that are not known.
     pub fn read_as(&self, what_if: WhatIf<'_>) -> Result<ReadModel, ConfigError> {
-        let mut read =
-            config_json::read_as(self.id, &self.config(), self.side_quantization().as_ref(), what_if)?;
+        let (config, side) = self.to_read();
+        let mut read = config_json::read_as(self.id, &config, side.as_ref(), what_if)?;
         read.spec.notes.extend(self.note());
         Ok(read)
     }
@@ -270,6 +284,20 @@ mod tests {
             ("meta-llama/Meta-Llama-3-8B", "meta-llama/Meta-Llama-3-8B"),
         ] {
             assert_eq!(find(query).map(|model| model.id), Ok(id), "{query}");
+        }
+    }
+
+    #[test]
+    fn a_shortened_file_reads_as_the_whole_one() {
+        let shortened: Vec<_> = all().iter().filter(|m| m.short_body.or(m.short_side).is_some()).collect();
+        assert!(!shortened.is_empty());
+        for model in shortened {
+            let whole = config_json::read(model.id, &model.config(), model.side_quantization().as_ref());
+            let (config, side) = model.to_read();
+            let short = config_json::read(model.id, &config, side.as_ref());
+            let (whole, short) = (whole.expect("read"), short.expect("read"));
+            assert_eq!(whole.spec, short.spec, "{}", model.id);
+            assert_eq!(whole.diagnostics, short.diagnostics, "{}", model.id);
         }
     }
 

@@ -143,6 +143,15 @@ impl Face<'_> {
 
     /// Print an answer and say how it came out.
     fn show(&self, answer: &PlanAnswer, on_one_line: bool, sink: &mut dyn Write) -> Exit {
+        if on_one_line && self.args.output.format == Format::Json && self.assertions.is_empty() {
+            return match serde_json::to_string(answer) {
+                Ok(text) => {
+                    put(sink, &(text + "\n"));
+                    if answer.plan.feasible { Exit::Fits } else { Exit::DoesNotFit }
+                }
+                Err(fault) => Exit::Internal.because(&fault.to_string()),
+            };
+        }
         let json = match serde_json::to_value(answer) {
             Ok(json) => json,
             Err(fault) => return Exit::Internal.because(&fault.to_string()),

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::input::{LatencyModel, PlanInput};
-use super::latency::calibrated::layout::Asked;
-use super::latency::calibrated::work::RankWork;
+use super::input::PlanInput;
+use super::judge::Judge;
+use super::latency::calibrated::layout::{Asked, Speed};
 use super::latency::load::stage_loads;
 use super::latency::{LatencyInput, Timing, roofline};
 use super::layout::Shape;
@@ -56,16 +56,17 @@ impl Ground<'_> {
     #[must_use]
     pub fn candidate(&self, replica: impl Into<Arc<Replica>>, dp: u64, asked: u64) -> Candidate {
         let replica = replica.into();
-        let work = self.rank_work(&replica.shape);
-        self.candidate_of(replica, work.as_ref(), dp, asked)
+        let mut judge = Judge::of(self);
+        let speed = judge.speed(&replica);
+        self.candidate_of(replica, speed.as_ref(), dp, asked)
     }
 
-    /// [`Ground::candidate`] for a caller who keeps [`Ground::rank_work`] between shapes that share it.
+    /// [`Ground::candidate`] for a caller who keeps a [`Judge`] over shapes that share what timings rest on.
     #[must_use]
     pub fn candidate_of(
         &self,
         replica: Arc<Replica>,
-        work: Option<&RankWork>,
+        speed: Option<&Speed<'_>>,
         dp: u64,
         asked: u64,
     ) -> Candidate {
@@ -75,7 +76,7 @@ impl Ground<'_> {
         let room = whole(sequences_at_context).min(self.settings.max_num_seqs).saturating_mul(caches);
         let concurrency = asked.min(room).max(1);
         let all_reduces_per_pass = self.all_reduces_per_pass(&shape);
-        let timing = self.timing_of(&replica, work, caches, concurrency, asked);
+        let timing = self.timing_of(&replica, speed, caches, concurrency, asked);
         let tpot_s = timing.tpot_s;
         let tokens_per_s = concurrency as f64 / tpot_s;
         let request_s = timing.ttft_s + self.input.workload.output_tokens.saturating_sub(1) as f64 * tpot_s;
@@ -112,26 +113,21 @@ impl Ground<'_> {
     /// How fast a replica is while `caches` engine caches hold `concurrency` sequences together, of `asked` that came.
     #[must_use]
     pub fn timing(&self, replica: &Replica, caches: u64, concurrency: u64, asked: u64) -> Timing {
-        self.timing_of(replica, self.rank_work(&replica.shape).as_ref(), caches, concurrency, asked)
+        self.timing_of(replica, Judge::of(self).speed(replica).as_ref(), caches, concurrency, asked)
     }
 
-    /// What a rank does for a token, where the latency model asks for it. It depends on every size but PP.
-    #[must_use]
-    pub fn rank_work(&self, shape: &Shape) -> Option<RankWork> {
-        (self.input.latency_model == LatencyModel::Calibrated).then(|| RankWork::of(&self.model, shape))
-    }
-
-    /// The calibrated model with `work`, the plain one without.
-    fn timing_of(
+    /// The calibrated model with `speed`, the plain one without.
+    pub(super) fn timing_of(
         &self,
         replica: &Replica,
-        work: Option<&RankWork>,
+        speed: Option<&Speed<'_>>,
         caches: u64,
         concurrency: u64,
         asked: u64,
     ) -> Timing {
-        if let Some(work) = work {
-            return self.calibrated_timing(replica, work, self.asked(replica, caches, concurrency, asked));
+        if let Some((speed, pace)) = speed.zip(self.pace.as_ref()) {
+            let asked = self.asked(replica, caches, concurrency, asked);
+            return pace.timing(replica, speed, asked);
         }
         let stages = stage_loads(&self.model, replica);
         let latency = LatencyInput {

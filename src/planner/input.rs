@@ -15,7 +15,8 @@ use super::units::Bytes;
 /// One question to the planner.
 #[derive(Debug, Clone)]
 pub struct PlanInput {
-    pub model: ModelSpec,
+    /// Shared: a service plans one model many times.
+    pub model: Arc<ModelSpec>,
     pub cluster: Cluster,
     /// One engine, or several to compare.
     pub engines: Vec<EngineSettings>,

@@ -32,6 +32,7 @@ pub mod formula;
 pub mod free_memory;
 pub mod hardware;
 pub mod input;
+pub mod judge;
 pub mod kv;
 pub mod latency;
 pub mod layout;

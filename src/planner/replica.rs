@@ -2,15 +2,19 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::engine::{
-    CacheCapacity, CacheLayout, EngineRules, MemoryBudget, Refusal, RefusalCode, ResolvedSettings,
+    CacheCapacity, CacheLayout, CacheTooSmall, EngineRules, MemoryBudget, Refusal, RefusalCode,
+    ResolvedSettings,
 };
 use super::free_memory::{Seats, Split, seats};
 use super::hardware::{Gpu, NodePool};
 use super::input::PlanInput;
+use super::judge::Judge;
+use super::latency::calibrated::layout::Pace;
 use super::layout::Shape;
-use super::layout::place::{Placed, place};
+use super::layout::place::{Domains, Placed};
 use super::model::ModelSpec;
 use super::model::sharded::{ShardedWeights, StageWeights};
 use super::units::{Bytes, Tokens};
@@ -31,19 +35,23 @@ pub struct Ground<'a> {
     /// The plain model was asked for: tokens are counted, not blocks, and a pool that is too small for
     /// one request of `max_model_len` is shown instead of refused.
     pub plain: bool,
+    /// Where the pool's links begin and end; `None` for a pool without GPUs.
+    pub(super) domains: Option<Domains>,
+    /// What every calibrated timing here shares; `None` under the plain model.
+    pub(super) pace: Option<Pace<'a>>,
 }
 
-/// A shape that fits.
+/// A shape that fits. What several shapes of a search have in common, they share.
 #[derive(Debug, Clone)]
 pub struct Replica {
     pub shape: Shape,
     /// Layers of each stage.
-    pub stages: Vec<Range<usize>>,
-    pub weights: Vec<StageWeights>,
-    pub budget: MemoryBudget,
+    pub stages: Arc<[Range<usize>]>,
+    pub weights: Arc<[StageWeights]>,
+    pub budget: Arc<MemoryBudget>,
     /// Bytes left for the cache on one GPU of each stage.
-    pub kv_bytes: Vec<Bytes>,
-    pub cache: CacheLayout,
+    pub kv_bytes: Arc<[Bytes]>,
+    pub cache: Arc<CacheLayout>,
     pub capacity: CacheCapacity,
     pub placed: Placed,
     /// Layers of each stage where the split follows the free memory and not the engine's own rule.
@@ -59,10 +67,48 @@ pub struct Misfit {
     pub short_by: Option<Bytes>,
 }
 
-impl From<Refusal> for Misfit {
-    fn from(refusal: Refusal) -> Self {
-        Self { refusal, short_by: None }
+/// Why a shape does not work, not yet in words: a search meets thousands and shows a hundred.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Fault {
+    /// A rule of the engine on sizes; asked again, it gives the words.
+    Rule(RefusalCode),
+    Refused(Refusal),
+    WeightsDoNotFit {
+        stage: usize,
+        weights: Bytes,
+        /// Weights and all else on a GPU of the stage.
+        used: Bytes,
+        /// What the engine may use there.
+        budget: Bytes,
+    },
+    CacheTooSmall(CacheTooSmall),
+}
+
+impl Fault {
+    /// The code of the refusal.
+    #[must_use]
+    pub const fn code(&self) -> RefusalCode {
+        match self {
+            Self::Rule(code) => *code,
+            Self::Refused(refusal) => refusal.code,
+            Self::WeightsDoNotFit { .. } => RefusalCode::WeightsDoNotFit,
+            Self::CacheTooSmall(_) => RefusalCode::KvCacheTooSmall,
+        }
     }
+}
+
+impl From<Refusal> for Fault {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+/// What the GPUs of a replica hold under a split into stages, whatever the cache is like.
+#[derive(Debug, Clone)]
+pub(super) struct Loaded {
+    pub weights: Arc<[StageWeights]>,
+    pub budget: Arc<MemoryBudget>,
+    pub kv_bytes: Arc<[Bytes]>,
 }
 
 impl Ground<'_> {
@@ -74,10 +120,9 @@ impl Ground<'_> {
 
     /// The cache of one GPU that would hold the whole model, for the model's own figures when nothing fits.
     #[must_use]
-    pub fn whole_cache(&self) -> Option<CacheLayout> {
-        let whole = Shape::new(1, 1);
+    pub fn whole_cache(&self) -> Option<Arc<CacheLayout>> {
         let layers = 0..self.model.layers.len();
-        self.rules.cache_layout(&self.model, &whole, &self.gpu, &self.settings, &[layers]).ok()
+        self.cache(&Shape::new(1, 1), std::slice::from_ref(&layers)).ok()
     }
 
     /// Judge one shape: the engine's rules, then room on the cluster, then memory, then the cache.
@@ -85,40 +130,70 @@ impl Ground<'_> {
     /// # Errors
     /// The first of these that fails, with its numbers.
     pub fn replica(&self, shape: &Shape, sharded: &ShardedWeights) -> Result<Replica, Misfit> {
-        let model = self.model.as_ref();
-        if let Some(refusal) = self.refuses_ranks_on_slices(shape) {
-            return Err(refusal.into());
+        Judge::with_weights(self, sharded).replica(shape).map_err(|fault| self.in_words(shape, fault))
+    }
+
+    /// The first rule on sizes that a shape breaks.
+    #[must_use]
+    pub fn refused_code(&self, shape: &Shape) -> Option<RefusalCode> {
+        if self.talks_between_slices(shape) {
+            return Some(RefusalCode::SlicesNotLinked);
         }
-        if let Some(refusal) = self.rules.refuse(model, shape, &self.gpu, &self.settings) {
-            return Err(refusal.into());
+        self.rules.refused_code(&self.model, shape, &self.gpu, &self.settings)
+    }
+
+    /// The same in words.
+    fn refusal(&self, shape: &Shape) -> Option<Refusal> {
+        self.refuses_ranks_on_slices(shape)
+            .or_else(|| self.rules.refuse(&self.model, shape, &self.gpu, &self.settings))
+    }
+
+    /// Where the replicas of a shape lie.
+    pub(super) fn placed(&self, shape: &Shape) -> Result<Placed, Refusal> {
+        self.domains
+            .as_ref()
+            .and_then(|domains| domains.place(shape))
+            .ok_or_else(|| not_enough_gpus(shape, self.pool))
+    }
+
+    /// The choices of GPUs with different free memory; none where all of a GPU is free.
+    pub(super) fn seats(&self, shape: &Shape, placed: &Placed) -> Vec<Seats> {
+        if self.input.overrides.has("gpu_memory_bytes") {
+            return Vec::new();
         }
-        let stages = self
-            .rules
-            .pipeline_split(model.layers.len(), shape.pp, &self.settings)
-            .ok_or_else(|| more_stages_than_layers(shape, model.layers.len()))?;
-        let placed = place(self.pool, shape).ok_or_else(|| not_enough_gpus(shape, self.pool))?;
-        let choices = if self.input.overrides.has("gpu_memory_bytes") {
-            Vec::new()
-        } else {
-            seats(self.pool, shape, placed.replicas_max)
-        };
-        let Some(roomiest) = choices.last() else { return self.filled(shape, sharded, stages, placed, &[]) };
-        // fewer replicas have as much room or more: the first that fits seats the most
+        seats(self.pool, shape, placed.replicas_max)
+    }
+
+    /// The replica on the first of `choices` that holds it: fewer replicas have as much room or more, so it seats the most.
+    pub(super) fn seated(
+        &self,
+        shape: &Shape,
+        sharded: &ShardedWeights,
+        stages: &Arc<[Range<usize>]>,
+        placed: &Placed,
+        choices: &[Seats],
+    ) -> Result<Replica, Fault> {
         let on = |chosen: &Seats| {
             let used = shape.gpus().saturating_mul(chosen.replicas);
             let idle_gpus = self.pool.gpus().saturating_sub(used);
             let placed = Placed { replicas_max: chosen.replicas, idle_gpus, ..placed.clone() };
-            self.split_by_free_memory(shape, sharded, &stages, placed, &chosen.free)
+            self.split_by_free_memory(shape, sharded, stages, placed, &chosen.free)
         };
         let first = choices.partition_point(|chosen| on(chosen).is_err());
-        on(choices.get(first).unwrap_or(roomiest))
+        match choices.get(first).or(choices.last()) {
+            Some(chosen) => on(chosen),
+            None => self.filled(shape, sharded, Arc::clone(stages), placed.clone(), &[]),
+        }
     }
 
     /// Slices of a GPU have neither peer copies nor collectives between them (NVIDIA MIG User Guide, "Application
     /// Considerations": no GPU-to-GPU P2P), so a replica is one slice.
-    #[must_use]
-    pub fn refuses_ranks_on_slices(&self, shape: &Shape) -> Option<Refusal> {
-        if self.gpu.slice_of.is_none() || shape.gpus() <= 1 {
+    fn talks_between_slices(&self, shape: &Shape) -> bool {
+        self.gpu.slice_of.is_some() && shape.gpus() > 1
+    }
+
+    fn refuses_ranks_on_slices(&self, shape: &Shape) -> Option<Refusal> {
+        if !self.talks_between_slices(shape) {
             return None;
         }
         let message = format!(
@@ -136,18 +211,47 @@ impl Ground<'_> {
         &self,
         shape: &Shape,
         sharded: &ShardedWeights,
-        stages: Vec<Range<usize>>,
+        stages: Arc<[Range<usize>]>,
         placed: Placed,
         free: &[Bytes],
-    ) -> Result<Replica, Misfit> {
-        let model = self.model.as_ref();
-        let weights = stage_weights(sharded, &stages);
-        let mut budget = self.budget(shape, &stages, &weights);
+    ) -> Result<Replica, Fault> {
+        let loaded = self.loaded(shape, sharded, &stages, free)?;
+        let cache = self.cache(shape, &stages)?;
+        self.holding(shape, stages, loaded, cache, placed)
+    }
+
+    /// Weights and all else on the GPUs of each stage, and what that leaves for the cache. It does not depend on DCP.
+    pub(super) fn loaded(
+        &self,
+        shape: &Shape,
+        sharded: &ShardedWeights,
+        stages: &[Range<usize>],
+        free: &[Bytes],
+    ) -> Result<Loaded, Fault> {
+        let weights = stage_weights(sharded, stages);
+        let mut budget = self.budget(shape, stages, &weights);
         budget.limit_to(free);
-        let kv_bytes = self.cache_bytes(&weights, &budget, shape)?;
-        let cache = self.rules.cache_layout(model, shape, &self.gpu, &self.settings, &stages)?;
-        let capacity = self.capacity(&cache, &kv_bytes, shape)?;
-        let longest = cache.longest_sequence(capacity.blocks, Tokens(model.context_length.max(1)));
+        let kv_bytes = self.cache_bytes(&weights, &budget)?;
+        Ok(Loaded { weights: weights.into(), budget: Arc::new(budget), kv_bytes: kv_bytes.into() })
+    }
+
+    /// The cache of a rank of each stage. It depends neither on EP nor on attention DP.
+    pub(super) fn cache(&self, shape: &Shape, stages: &[Range<usize>]) -> Result<Arc<CacheLayout>, Refusal> {
+        self.rules.cache_layout(&self.model, shape, &self.gpu, &self.settings, stages).map(Arc::new)
+    }
+
+    /// The replica with what its cache holds.
+    pub(super) fn holding(
+        &self,
+        shape: &Shape,
+        stages: Arc<[Range<usize>]>,
+        loaded: Loaded,
+        cache: Arc<CacheLayout>,
+        placed: Placed,
+    ) -> Result<Replica, Fault> {
+        let Loaded { weights, budget, kv_bytes } = loaded;
+        let capacity = self.capacity(&cache, &kv_bytes)?;
+        let longest = cache.longest_sequence(capacity.blocks, Tokens(self.model.context_length.max(1)));
         Ok(Replica {
             shape: *shape,
             stages,
@@ -167,18 +271,18 @@ impl Ground<'_> {
         &self,
         shape: &Shape,
         sharded: &ShardedWeights,
-        own: &[Range<usize>],
+        own: &Arc<[Range<usize>]>,
         placed: Placed,
         free: &[Bytes],
-    ) -> Result<Replica, Misfit> {
-        let by_rule = self.filled(shape, sharded, own.to_vec(), placed.clone(), free);
+    ) -> Result<Replica, Fault> {
+        let by_rule = self.filled(shape, sharded, Arc::clone(own), placed.clone(), free);
         let even = free.iter().all(|bytes| Some(bytes) == free.first());
         if even || self.settings.pp_layer_partition.is_some() {
             return by_rule;
         }
         let Some(stages) = self.stages_by_bytes(shape, sharded, own, free) else { return by_rule };
         let partition = stages.iter().map(|layers| layers.len() as u64).collect();
-        match (by_rule, self.filled(shape, sharded, stages, placed, free)) {
+        match (by_rule, self.filled(shape, sharded, stages.into(), placed, free)) {
             (Ok(by_rule), Ok(by_bytes)) if by_rule.capacity.blocks >= by_bytes.capacity.blocks => Ok(by_rule),
             (_, Ok(by_bytes)) => Ok(Replica { layer_partition: Some(partition), ..by_bytes }),
             (by_rule, Err(_)) => by_rule,
@@ -219,34 +323,40 @@ impl Ground<'_> {
     }
 
     /// What each stage leaves for the cache: given outright, or the budget less everything else.
-    fn cache_bytes(
-        &self,
-        weights: &[StageWeights],
-        budget: &MemoryBudget,
-        shape: &Shape,
-    ) -> Result<Vec<Bytes>, Misfit> {
+    fn cache_bytes(&self, weights: &[StageWeights], budget: &MemoryBudget) -> Result<Vec<Bytes>, Fault> {
         let mut left = Vec::with_capacity(weights.len());
         for (stage, (weights, items)) in weights.iter().zip(&budget.stages).enumerate() {
             let used = weights.bytes + items.total();
             match (self.settings.kv_cache_memory_bytes, budget.kv_bytes(stage, used)) {
                 (Some(given), _) => left.push(given),
                 (None, Some(bytes)) if bytes > Bytes::ZERO => left.push(bytes),
-                (None, _) => return Err(self.weights_do_not_fit(stage, weights, used, budget, shape)),
+                (None, _) => {
+                    let budget = budget.of(stage);
+                    return Err(Fault::WeightsDoNotFit { stage, weights: weights.bytes, used, budget });
+                }
             }
         }
         Ok(left)
     }
 
-    fn capacity(
-        &self,
-        cache: &CacheLayout,
-        kv_bytes: &[Bytes],
-        shape: &Shape,
-    ) -> Result<CacheCapacity, Misfit> {
+    fn capacity(&self, cache: &CacheLayout, kv_bytes: &[Bytes]) -> Result<CacheCapacity, Fault> {
         match cache.capacity(kv_bytes, &self.settings) {
             Ok(capacity) => Ok(capacity),
             Err(_) if self.plain => Ok(cache.unchecked_capacity(kv_bytes, &self.settings)),
-            Err(small) => Err(Misfit {
+            Err(small) => Err(Fault::CacheTooSmall(small)),
+        }
+    }
+
+    /// A fault in words, with its numbers.
+    #[must_use]
+    pub fn in_words(&self, shape: &Shape, fault: Fault) -> Misfit {
+        match fault {
+            Fault::Rule(code) => {
+                let refusal = self.refusal(shape).unwrap_or_else(|| Refusal::new(code, code.as_str()));
+                Misfit { refusal, short_by: None }
+            }
+            Fault::Refused(refusal) => Misfit { refusal, short_by: None },
+            Fault::CacheTooSmall(small) => Misfit {
                 short_by: Some(small.needed_bytes - small.available_bytes),
                 refusal: Refusal::new(
                     RefusalCode::KvCacheTooSmall,
@@ -261,35 +371,26 @@ impl Ground<'_> {
                         small.longest,
                     ),
                 ),
-            }),
-        }
-    }
-
-    fn weights_do_not_fit(
-        &self,
-        stage: usize,
-        weights: &StageWeights,
-        used: Bytes,
-        budget: &MemoryBudget,
-        shape: &Shape,
-    ) -> Misfit {
-        let of_stage = budget.of(stage);
-        let short_by = used - of_stage + Bytes(1);
-        Misfit {
-            short_by: Some(short_by),
-            refusal: Refusal::new(
-                RefusalCode::WeightsDoNotFit,
-                format!(
-                    "{}: weights take {:.2} GiB on each GPU of stage {stage} and the rest {:.2} GiB, of {:.2} GiB \
-                     that the engine may use of a {}: {:.2} GiB too much.",
-                    sizes(shape),
-                    weights.bytes.gib(),
-                    (used - weights.bytes).gib(),
-                    of_stage.gib(),
-                    self.gpu.short_name,
-                    short_by.gib(),
-                ),
-            ),
+            },
+            Fault::WeightsDoNotFit { stage, weights, used, budget } => {
+                let short_by = used - budget + Bytes(1);
+                Misfit {
+                    short_by: Some(short_by),
+                    refusal: Refusal::new(
+                        RefusalCode::WeightsDoNotFit,
+                        format!(
+                            "{}: weights take {:.2} GiB on each GPU of stage {stage} and the rest {:.2} GiB, of {:.2} \
+                             GiB that the engine may use of a {}: {:.2} GiB too much.",
+                            sizes(shape),
+                            weights.gib(),
+                            (used - weights).gib(),
+                            budget.gib(),
+                            self.gpu.short_name,
+                            short_by.gib(),
+                        ),
+                    ),
+                }
+            }
         }
     }
 }
@@ -304,7 +405,7 @@ fn stage_weights(sharded: &ShardedWeights, stages: &[Range<usize>]) -> Vec<Stage
         .collect()
 }
 
-fn more_stages_than_layers(shape: &Shape, layers: usize) -> Refusal {
+pub(super) fn more_stages_than_layers(shape: &Shape, layers: usize) -> Refusal {
     let layers = layers as u64;
     Refusal::new(
         RefusalCode::MoreStagesThanLayers,

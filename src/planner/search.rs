@@ -8,12 +8,13 @@ use super::candidate::Candidate;
 use super::engine::{self, Refusal, RefusalCode};
 use super::hardware::{Gpu, NodePool};
 use super::input::{EngineSettings, LatencyModel, PlanInput};
-use super::latency::calibrated::work::RankWork;
+use super::judge::Judge;
+use super::latency::calibrated::layout::Pace;
 use super::layout::Shape;
 use super::layout::enumerate::{Bounds, shapes_of, tp_sizes};
-use super::model::sharded::ShardedWeights;
+use super::layout::place::Domains;
 use super::ranking;
-use super::replica::{Ground, Misfit};
+use super::replica::{Fault, Ground, Misfit};
 use super::units::Bytes;
 
 /// Refused layouts that are kept with their words; the rest is counted.
@@ -62,7 +63,10 @@ pub fn search(input: &PlanInput) -> Found<'_> {
         for (p, pool) in input.cluster.pools.iter().enumerate() {
             match ground(input, e, settings, p, pool) {
                 Ok(ground) => found.search_on(ground),
-                Err(refusal) => found.refuse(e, Shape::new(1, 1), refusal.into()),
+                Err(refusal) => {
+                    let code = refusal.code;
+                    found.refuse(e, Shape::new(1, 1), code, || Misfit { refusal, short_by: None });
+                }
             }
         }
     }
@@ -94,10 +98,12 @@ pub fn ground<'a>(
     let model = if settings.language_model_only {
         Cow::Owned(input.model.without_towers())
     } else {
-        Cow::Borrowed(&input.model)
+        Cow::Borrowed(&*input.model)
     };
     let settings = rules.resolve(&settings, &model, &gpu)?;
-    Ok(Ground { input, model, rules, settings, pool, gpu, engine, pool_index, plain })
+    let domains = Domains::of(pool);
+    let pace = (!plain).then(|| Pace::of(input, engine, &settings, pool, &gpu));
+    Ok(Ground { input, model, rules, settings, pool, gpu, engine, pool_index, plain, domains, pace })
 }
 
 /// The pool's GPU, with the memory that the caller gives it.
@@ -109,56 +115,33 @@ fn gpu_as_given(input: &PlanInput, pool: &NodePool) -> Gpu {
     gpu
 }
 
-/// What shapes of one TP share, each by the sizes that it depends on.
-#[derive(Default)]
-struct Shared {
-    /// By EP, attention DP and, where a total is dealt over the stages as well, PP.
-    weights: Vec<((u64, u64, u64), ShardedWeights)>,
-    /// By EP, attention DP and DCP.
-    work: Vec<((u64, u64, u64), Option<RankWork>)>,
-}
-
-/// The value under `key`, made on first use.
-fn shared<K: PartialEq + Copy, V>(known: &mut Vec<(K, V)>, key: K, make: impl FnOnce() -> V) -> Option<&V> {
-    let at = known.iter().position(|(k, _)| *k == key).unwrap_or(known.len());
-    if at == known.len() {
-        known.push((key, make()));
-    }
-    known.get(at).map(|(_, value)| value)
-}
-
 impl<'a> Found<'a> {
     fn search_on(&mut self, ground: Ground<'a>) {
         let bounds = bounds(&ground);
         let index = self.grounds.len();
         for tp in tp_sizes(&bounds, &ground.input.search) {
             // A size that the model cannot be split into is refused once, not once for each depth.
-            if let Some(refusal) = ground.refuses_tp(tp) {
-                self.refuse(ground.engine, Shape::new(tp, 1), refusal.into());
+            if let Some(code) = ground.refuses_tp(tp) {
+                self.refuse_shape(&ground, &Shape::new(tp, 1), Fault::Rule(code));
                 continue;
             }
-            let mut known = Shared::default();
+            let mut judge = Judge::of(&ground);
             for shape in shapes_of(tp, &bounds, &ground.input.search) {
-                self.judge(index, &ground, &shape, &mut known);
+                self.judge(index, &ground, &shape, &mut judge);
             }
         }
         self.grounds.push(ground);
     }
 
-    fn judge(&mut self, index: usize, ground: &Ground<'a>, shape: &Shape, known: &mut Shared) {
-        let stages = if ground.model.weights_bytes_given.is_some() { shape.pp } else { 1 };
-        let split = (shape.ep, shape.attention_dp, stages);
-        let Some(weights) = shared(&mut known.weights, split, || ground.sharded(shape)) else { return };
-        match ground.replica(shape, weights) {
-            Err(misfit) => self.refuse(ground.engine, *shape, misfit),
+    fn judge(&mut self, index: usize, ground: &Ground<'a>, shape: &Shape, judge: &mut Judge<'_, 'a>) {
+        match judge.replica(shape) {
+            Err(fault) => self.refuse_shape(ground, shape, fault),
             Ok(replica) => {
                 let replica = Arc::new(replica);
-                let split = (shape.ep, shape.attention_dp, shape.dcp);
-                let work = shared(&mut known.work, split, || ground.rank_work(shape));
-                let work = work.and_then(Option::as_ref);
+                let speed = judge.speed(&replica);
                 for dp in replica_counts(ground, replica.placed.replicas_max) {
                     let asked = ground.input.workload.concurrency;
-                    let candidate = ground.candidate_of(Arc::clone(&replica), work, dp, asked);
+                    let candidate = ground.candidate_of(Arc::clone(&replica), speed.as_ref(), dp, asked);
                     if candidate.idle_gpus > 0 && !ground.input.search.allow_idle_gpus {
                         continue;
                     }
@@ -169,12 +152,16 @@ impl<'a> Found<'a> {
         }
     }
 
-    fn refuse(&mut self, engine: usize, shape: Shape, misfit: Misfit) {
+    fn refuse_shape(&mut self, ground: &Ground<'a>, shape: &Shape, fault: Fault) {
+        self.refuse(ground.engine, *shape, fault.code(), || ground.in_words(shape, fault));
+    }
+
+    fn refuse(&mut self, engine: usize, shape: Shape, code: RefusalCode, in_words: impl FnOnce() -> Misfit) {
         self.considered = self.considered.saturating_add(1);
-        let count = self.refused_counts.entry(misfit.refusal.code).or_default();
+        let count = self.refused_counts.entry(code).or_default();
         *count = count.saturating_add(1);
         if self.refused.len() < MOST_REFUSALS {
-            self.refused.push(Refused { engine, shape, misfit });
+            self.refused.push(Refused { engine, shape, misfit: in_words() });
         }
     }
 
@@ -219,13 +206,9 @@ pub fn bounds(ground: &Ground<'_>) -> Bounds {
 impl Ground<'_> {
     /// A refusal that holds for this TP at every depth and every other size.
     #[must_use]
-    pub fn refuses_tp(&self, tp: u64) -> Option<Refusal> {
-        let shape = Shape::new(tp, 1);
-        if let Some(refusal) = self.refuses_ranks_on_slices(&shape) {
-            return Some(refusal);
-        }
-        let refusal = self.rules.refuse(&self.model, &shape, &self.gpu, &self.settings)?;
-        refusal.code.is_about_tp(self.model.experts.is_some()).then_some(refusal)
+    pub fn refuses_tp(&self, tp: u64) -> Option<RefusalCode> {
+        let code = self.refused_code(&Shape::new(tp, 1))?;
+        code.is_about_tp(self.model.experts.is_some()).then_some(code)
     }
 }
 

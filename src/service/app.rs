@@ -8,13 +8,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use moka::future::Cache;
 use time::OffsetDateTime;
 
-use super::fits::{self, FitsAnswer};
+use super::fits::FitsAnswer;
 use super::from_hub::HubAccess;
 use super::question::{self, PlanAnswer, ResolvedModel};
 use super::{AnswerBytes, Health, ServiceError};
 use crate::catalogue;
 use crate::ingest::FieldError;
-use crate::ingest::config_json::ReadModel;
 use crate::ingest::json;
 use crate::ingest::request::{ModelRequest, ModelSource, PlanRequest};
 use crate::store::plans::PlanWriter;
@@ -89,8 +88,8 @@ pub struct App {
     /// Answers by the exact bytes of their question.
     answers: Cache<Vec<u8>, Rendered>,
     pub(super) generation: AtomicU64,
-    /// Models as published, read from their configuration: reading costs more than a tenth of a plan.
-    specs: Cache<String, Arc<ReadModel>>,
+    /// Models as published, read from their configuration: reading costs more than a plan.
+    specs: Cache<String, ResolvedModel>,
     /// Answers over the whole catalogue, which does not change while the program runs.
     pub(super) fits: Cache<String, Arc<FitsAnswer>>,
     /// Where models are fetched that are known nowhere else; `None`: nowhere.
@@ -195,7 +194,7 @@ impl App {
         metrics::histogram!("shardwise_plan_seconds").record(started.elapsed().as_secs_f64());
         let feasible = if answer.plan.feasible { "true" } else { "false" };
         metrics::counter!("shardwise_plans_total", "feasible" => feasible).increment(1);
-        if self.plans.keep(&answer.plan_id, Arc::clone(&json), unix_seconds()).await == Kept::MemoryOnly {
+        if self.plans.keep(&answer.plan_id, json.clone(), unix_seconds()).await == Kept::MemoryOnly {
             notices.push(Notice::PlanNotStored);
         }
         Ok((answer, json, notices))
@@ -260,14 +259,14 @@ impl App {
         let key = stored.as_ref().map_or_else(|| id.to_owned(), |record| format!("{id} {}", record.hash));
         if published && let Some(read) = self.specs.get(&key).await {
             let source = if stored.is_some() { "stored" } else { "catalogue" };
-            return Ok(Ok(ResolvedModel { read: ReadModel::clone(&read), source }));
+            return Ok(Ok(ResolvedModel { source, ..read }));
         }
         let is_stored = stored.is_some();
         let resolved = match stored {
             Some(record) => {
                 let side = record.quantization_config.as_ref();
                 question::read_with(&record.id, &record.config, side, request)
-                    .map(|read| ResolvedModel { read, source: "stored" })
+                    .map(|read| ResolvedModel::of(read, "stored"))
             }
             None => question::from_catalogue(id, request),
         };
@@ -278,10 +277,10 @@ impl App {
         {
             let side = record.quantization_config.as_ref();
             let read = question::read_with(&record.id, &record.config, side, request);
-            return Ok(read.map(|read| ResolvedModel { read, source: "hub" }));
+            return Ok(read.map(|read| ResolvedModel::of(read, "hub")));
         }
         if published && let Ok(model) = &resolved {
-            self.specs.insert(key, Arc::new(model.read.clone())).await;
+            self.specs.insert(key, model.clone()).await;
         }
         Ok(resolved)
     }
@@ -290,8 +289,6 @@ impl App {
 impl Background {
     /// Run until every [`App`] of it is gone and what waited is written.
     pub async fn run(self) {
-        // the first to ask what fits should not wait for the whole catalogue to be read
-        tokio::task::spawn_blocking(fits::warm);
         let watch = tokio::spawn(Arc::clone(&self.guard).watch());
         let forget = tokio::spawn(forget_old_plans(Arc::clone(&self.guard), self.keep_days));
         self.writer.run().await;

@@ -1,5 +1,7 @@
 //! A question to an answer: look up model, cluster and engines, plan, and say under which id the plan is kept.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -15,6 +17,7 @@ use crate::ingest::{FieldError, Pointer, cluster};
 use crate::launch;
 use crate::planner::hardware::Cluster;
 use crate::planner::input::{EngineSettings, PlanInput};
+use crate::planner::model::ModelSpec;
 use crate::planner::plan::{ClusterSummary, Plan, Warning};
 use crate::planner::{self, engine};
 
@@ -56,19 +59,29 @@ impl PlanAnswer {
     /// [`ServiceError::Internal`] when the plan cannot be written as JSON.
     pub fn of(plan: Plan) -> Result<(Self, AnswerBytes), ServiceError> {
         let versions = Versions::current(&plan);
-        let content = serde_json::to_vec(&Content { versions: &versions, plan: &plan })
+        let expected = ROOM + plan.layouts.len() * ROOM_OF_LAYOUT;
+        let mut json = Vec::with_capacity(expected);
+        json.extend_from_slice(ID_OPENS);
+        let id_at = json.len();
+        json.extend_from_slice(&[b'0'; PLAN_ID_DIGITS]);
+        json.push(b'"');
+        let content_at = json.len();
+        serde_json::to_writer(&mut json, &Content { versions: &versions, plan: &plan })
             .map_err(|e| ServiceError::Internal(format!("a plan cannot be written: {e}")))?;
-        let mut plan_id = hex::encode(Sha256::digest(&content));
+        let mut plan_id = hex::encode(Sha256::digest(&json[content_at..]));
         plan_id.truncate(PLAN_ID_DIGITS);
-        let rest = content.strip_prefix(b"{").unwrap_or(&content);
-        let mut json = Vec::with_capacity(content.len() + PLAN_ID_DIGITS + 16);
-        json.extend_from_slice(b"{\"plan_id\":\"");
-        json.extend_from_slice(plan_id.as_bytes());
-        json.extend_from_slice(b"\",");
-        json.extend_from_slice(rest);
-        Ok((Self { plan_id, versions, plan }, json.into()))
+        // the content becomes the rest of an object that begins with the id
+        json[content_at] = b',';
+        json[id_at..id_at + PLAN_ID_DIGITS].copy_from_slice(plan_id.as_bytes());
+        Ok((Self { plan_id, versions, plan }, json.into_boxed_slice().into()))
     }
 }
+
+/// How an answer begins.
+const ID_OPENS: &[u8] = b"{\"plan_id\":\"";
+/// Bytes that an answer usually takes beside its layouts, and for each of them.
+const ROOM: usize = 64 << 10;
+const ROOM_OF_LAYOUT: usize = 8 << 10;
 
 /// Hexadecimal digits of a plan id: 128 bits of SHA-256.
 pub const PLAN_ID_DIGITS: usize = 32;
@@ -104,12 +117,21 @@ pub(super) fn asked_offline(request: &PlanRequest) -> Result<Asked, ServiceError
     asked(request, model)
 }
 
-/// A model as a question means it.
+/// A model as a question means it; cheap to clone.
 #[derive(Clone)]
 pub(super) struct ResolvedModel {
-    pub read: ReadModel,
+    pub spec: Arc<ModelSpec>,
+    /// What its reader did not use.
+    pub unread: Arc<[String]>,
     /// `catalogue`, `request`, `stored`.
     pub source: &'static str,
+}
+
+impl ResolvedModel {
+    pub fn of(read: ReadModel, source: &'static str) -> Self {
+        let unread = read.diagnostics.into_iter().map(|d| d.message).collect();
+        Self { spec: Arc::new(read.spec), unread, source }
+    }
 }
 
 /// A question with everything looked up.
@@ -118,7 +140,7 @@ pub(super) struct Asked {
     /// Where the model's configuration came from.
     pub source: &'static str,
     /// What its reader did not use.
-    pub notes: Vec<String>,
+    pub notes: Arc<[String]>,
 }
 
 impl Asked {
@@ -148,7 +170,7 @@ pub(super) fn asked(
         }
     };
     let input = PlanInput {
-        model: model.read.spec,
+        model: model.spec,
         cluster,
         engines,
         workload: request.workload.clone(),
@@ -160,8 +182,7 @@ pub(super) fn asked(
         calibration: calibration::calibration(),
         limit: request.limit,
     };
-    let notes = model.read.diagnostics.into_iter().map(|d| d.message).collect();
-    Ok(Asked { input, source: model.source, notes })
+    Ok(Asked { input, source: model.source, notes: model.unread })
 }
 
 /// Plan for a model that was looked up.
@@ -207,9 +228,10 @@ pub(super) fn known_engines(
 /// A model of the catalogue, by id or alias.
 pub(super) fn from_catalogue(id: &str, request: &ModelRequest) -> Result<ResolvedModel, Vec<FieldError>> {
     let entry = models::find(id).map_err(|unknown| vec![unknown_model(&unknown)])?;
-    let mut read = read_with(entry.id, &entry.config(), entry.side_quantization().as_ref(), request)?;
+    let (config, side) = entry.to_read();
+    let mut read = read_with(entry.id, &config, side.as_ref(), request)?;
     read.spec.notes.extend(entry.note());
-    Ok(ResolvedModel { read, source: "catalogue" })
+    Ok(ResolvedModel::of(read, "catalogue"))
 }
 
 /// A configuration that the caller sent.
@@ -220,7 +242,7 @@ pub(super) fn read_config(
     request: &ModelRequest,
 ) -> Result<ResolvedModel, Vec<FieldError>> {
     let read = read_with(name, config, side, request)?;
-    Ok(ResolvedModel { read, source: "request" })
+    Ok(ResolvedModel::of(read, "request"))
 }
 
 /// Read a configuration, changed as the request asks.

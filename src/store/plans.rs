@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use flate2::Compression;
 use flate2::read::DeflateDecoder;
 use flate2::write::DeflateEncoder;
@@ -29,7 +30,7 @@ const BATCH: usize = 64;
 const MAX_ANSWER_BYTES: u64 = 64 << 20;
 
 /// The bytes of an answer, shared between memory, queue and responses.
-pub type AnswerBytes = Arc<[u8]>;
+pub type AnswerBytes = Bytes;
 
 /// What happened to a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,8 +109,8 @@ impl Plans {
             metrics::counter!("shardwise_plans_not_stored_total", "reason" => "budget").increment(1);
             return false;
         }
-        self.waiting.lock().insert(plan_id.to_owned(), Arc::clone(answer));
-        let queued = self.queue.try_send((plan_id.to_owned(), Arc::clone(answer))).is_ok();
+        self.waiting.lock().insert(plan_id.to_owned(), answer.clone());
+        let queued = self.queue.try_send((plan_id.to_owned(), answer.clone())).is_ok();
         if !queued {
             self.waiting.lock().remove(plan_id);
             metrics::counter!("shardwise_plans_not_stored_total", "reason" => "queue_full").increment(1);
@@ -131,7 +132,7 @@ impl Plans {
         }
         let Some(record) = self.store.plan(plan_id).await? else { return Ok(None) };
         let answer = inflated(&record.answer)?;
-        self.memory.insert(plan_id.to_owned(), Held { answer: Arc::clone(&answer), taken: true }).await;
+        self.memory.insert(plan_id.to_owned(), Held { answer: answer.clone(), taken: true }).await;
         Ok(Some(answer))
     }
 }
@@ -234,7 +235,7 @@ mod tests {
     fn answers_survive_packing() {
         let answer: AnswerBytes = br#"{"a": [1, 2, 3]}"#.repeat(500).into();
         let records =
-            records_of(&[("p".to_owned(), Arc::clone(&answer))], OffsetDateTime::UNIX_EPOCH).expect("packs");
+            records_of(&[("p".to_owned(), answer.clone())], OffsetDateTime::UNIX_EPOCH).expect("packs");
         assert!(records[0].answer.len() < answer.len() / 10);
         assert_eq!(inflated(&records[0].answer).expect("unpacks"), answer);
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::State as Shared;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -87,7 +87,7 @@ pub async fn get_plan(
 
 /// Bytes that are JSON already, without a copy.
 pub(super) fn json_response(json: AnswerBytes) -> Response {
-    let body = Body::from(Bytes::from_owner(json));
+    let body = Body::from(json);
     ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response()
 }
 

@@ -101,7 +101,8 @@ impl<'q> Layer<'q> {
 
     /// A linear layer, quantised as the checkpoint says. A bias is cut as the outputs are.
     pub fn linear(&mut self, role: Role, name: &'static str, outputs: &[Part], inputs: Part, bias: bool) {
-        let storage = if self.plain {
+        // a name is put together only where it may decide
+        let storage = if self.plain || self.quantiser.is_plain() {
             Storage::plain(self.dtype())
         } else {
             self.quantiser.linear(&self.full_name(name))

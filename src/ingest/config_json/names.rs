@@ -82,6 +82,8 @@ impl Pattern {
 #[derive(Default)]
 pub struct Patterns {
     names: BTreeSet<String>,
+    /// Of those, the names of experts and their parts.
+    of_experts: Vec<String>,
     others: Vec<Pattern>,
 }
 
@@ -89,6 +91,9 @@ impl Patterns {
     pub fn push(&mut self, pattern: Pattern) {
         match pattern {
             Pattern::Name(name) => {
+                if name.contains("experts") {
+                    self.of_experts.push(name.clone());
+                }
                 self.names.insert(name);
             }
             other => self.others.push(other),
@@ -106,7 +111,15 @@ impl Patterns {
 
     /// True when the text of a whole name occurs within this one.
     pub fn is_part_of(&self, name: &str) -> bool {
-        self.names.iter().any(|own| !own.is_empty() && name.contains(own.as_str()))
+        // a list names thousands of modules of other layers, which can only stand at the start of this one's name
+        let layer_within = name.rfind("layers.").is_some_and(|at| at > 0);
+        self.names.iter().any(|own| {
+            if own.starts_with("layers.") && !layer_within {
+                name.starts_with(own.as_str())
+            } else {
+                !own.is_empty() && name.contains(own.as_str())
+            }
+        })
     }
 
     /// True when one begins so.
@@ -117,7 +130,7 @@ impl Patterns {
 
     /// True when one names something under this module (an ignored single expert).
     pub fn lies_under(&self, name: &str) -> bool {
-        self.names.iter().any(|own| own.contains("experts") && own.contains(name))
+        self.of_experts.iter().any(|own| own.contains(name))
     }
 }
 

@@ -53,9 +53,9 @@ pub fn token_bytes_by_kind(model: &ModelSpec, shape: &Shape) -> Vec<u64> {
 
 /// Elements that one token brings in and out of a projection on one rank; inputs only where the rank holds a share of them.
 fn width(tensor: &Tensor, shape: &Shape) -> u64 {
-    let on_rank = tensor.on_rank(shape);
-    let inputs = if tensor.inputs.cut == Cut::Whole { 0 } else { on_rank.cols };
-    let one = on_rank.rows.saturating_add(inputs);
+    let (rows, cols) = tensor.features_on_rank(shape);
+    let inputs = if tensor.inputs.cut == Cut::Whole { 0 } else { cols };
+    let one = rows.saturating_add(inputs);
     match tensor.sharing {
         Sharing::Experts => one.saturating_mul(tensor.active_copies),
         Sharing::Tensor | Sharing::SharedExperts => one,

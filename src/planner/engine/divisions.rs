@@ -114,8 +114,13 @@ pub fn first_broken(
     let first = divisions.iter().find(|d| !d.allows(shape))?;
     let complaints: Vec<String> =
         divisions.iter().filter(|d| !d.allows(shape)).map(|d| d.complaint(shape)).collect();
-    let nearest = nearest_tp(shape, |s| divisions.iter().all(|d| d.allows(s)) && legal(s));
+    let nearest = nearest_tp(shape, |s| legal(s) && divisions.iter().all(|d| d.allows(s)));
     Some(Refusal::new(first.code, complaints.join("; ")).nearest(nearest))
+}
+
+/// The code of [`first_broken`].
+pub fn first_broken_code(divisions: &[Division], shape: &Shape) -> Option<RefusalCode> {
+    divisions.iter().find(|d| !d.allows(shape)).map(|d| d.code)
 }
 
 /// TP values tried on either side.

@@ -59,6 +59,18 @@ pub trait EngineRules: Sync {
         settings: &ResolvedSettings,
     ) -> Option<Refusal>;
 
+    /// The code of [`EngineRules::refuse`] without its words, which cost more than the rules: a search asks for thousands of
+    /// shapes and words a hundred.
+    fn refused_code(
+        &self,
+        model: &ModelSpec,
+        shape: &Shape,
+        gpu: &Gpu,
+        settings: &ResolvedSettings,
+    ) -> Option<RefusalCode> {
+        self.refuse(model, shape, gpu, settings).map(|refusal| refusal.code)
+    }
+
     /// The decoder layers of each stage, in order; `None` when the engine dies on it (a stage without layers).
     fn pipeline_split(
         &self,
@@ -67,7 +79,7 @@ pub trait EngineRules: Sync {
         settings: &ResolvedSettings,
     ) -> Option<Vec<Range<usize>>>;
 
-    /// How the cache of one rank is laid out.
+    /// How the cache of one rank is laid out. It depends neither on EP nor on attention DP.
     ///
     /// # Errors
     /// A [`Refusal`] when the engine has no layout for it.
@@ -81,7 +93,7 @@ pub trait EngineRules: Sync {
     ) -> Result<CacheLayout, Refusal>;
 
     /// What the engine may use of one GPU and what it needs apart from weights and cache, by stage.
-    /// `weights` are what a rank of each stage holds.
+    /// `weights` are what a rank of each stage holds. It does not depend on DCP.
     fn memory(
         &self,
         model: &ModelSpec,

@@ -14,7 +14,7 @@ pub fn stage_loads(model: &ModelSpec, replica: &Replica) -> Vec<StageLoad> {
     replica
         .stages
         .iter()
-        .zip(&replica.weights)
+        .zip(replica.weights.iter())
         .enumerate()
         .map(|(i, (layers, weights))| {
             let token_bytes = cache.token_bytes.get(i).map_or(0.0, |b| b.as_f64());

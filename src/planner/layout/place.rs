@@ -13,6 +13,8 @@
 //!
 //! All of it is division: 100,000 GPUs cost as much as eight.
 
+use std::sync::Arc;
+
 use super::Shape;
 use crate::planner::hardware::{Link, LinkScope, NodePool};
 
@@ -20,7 +22,7 @@ use crate::planner::hardware::{Link, LinkScope, NodePool};
 #[derive(Debug, Clone, PartialEq)]
 pub struct GroupLinks {
     /// The slowest link that the group crosses, with its rates as a group of this size sees them.
-    pub link: Link,
+    pub link: Arc<Link>,
     /// Ranks in the group.
     pub ranks: u64,
     /// Ranks of the group on its fullest node.
@@ -61,46 +63,68 @@ pub struct Placed {
 /// Place one replica of `shape` in `pool`, and count how many fit. `None` when not one fits. O(1).
 #[must_use]
 pub fn place(pool: &NodePool, shape: &Shape) -> Option<Placed> {
-    let tp = shape.tp.max(1);
-    let stages = shape.pp.max(1);
-    let attention_dp = shape.attention_dp.max(1);
-    let domains = Domains::of(pool)?;
-    let replicas_max = domains.replicas(tp, stages.saturating_mul(attention_dp));
-    if replicas_max == 0 {
-        return None;
-    }
-    let block = tp.saturating_mul(stages);
-    let replica = block.saturating_mul(attention_dp);
-    let tp_links = domains.group(tp, tp);
-    // One expert group takes every TP rank of every attention group of a stage; with stages in
-    // between, its members are spread over the whole replica.
-    let ep_run = if stages == 1 { tp.saturating_mul(attention_dp) } else { replica };
-    Some(Placed {
-        pp: (stages > 1).then(|| domains.group(stages, block)),
-        attention_dp: (attention_dp > 1).then(|| domains.group(attention_dp, replica)),
-        ep: (shape.ep > 1).then(|| domains.group(shape.ep, ep_run)),
-        dcp: (shape.dcp > 1).then(|| domains.inside(&tp_links, shape.dcp)),
-        tp: tp_links,
-        replicas_max,
-        idle_gpus: pool.gpus().saturating_sub(replicas_max.saturating_mul(replica)),
-    })
+    Domains::of(pool)?.place(shape)
 }
 
-/// The sizes at which a run of GPUs starts to cross a slower link.
-struct Domains<'a> {
-    pool: &'a NodePool,
+/// The sizes at which a run of GPUs of a pool starts to cross a slower link.
+#[derive(Debug, Clone)]
+pub struct Domains {
+    nodes: u64,
     gpus: u64,
     node: u64,
     island: u64,
+    inside_island: Arc<Link>,
+    inside_node: Arc<Link>,
+    between_nodes: Arc<Link>,
+    nics_per_node: Option<u64>,
 }
 
-impl<'a> Domains<'a> {
+impl Domains {
     /// `None` for a pool without GPUs.
-    fn of(pool: &'a NodePool) -> Option<Self> {
-        let gpus = pool.gpus();
+    #[must_use]
+    pub fn of(pool: &NodePool) -> Option<Self> {
+        let (gpus, node) = (pool.gpus(), pool.gpus_per_node);
         // A slice has no peer link at all: every slice is an island of its own.
         let island = if pool.gpu.slice_of.is_some() { 1 } else { pool.island_gpus.max(1) };
-        (gpus > 0).then_some(Self { pool, gpus, node: pool.gpus_per_node, island })
+        let host = pool.host_link.as_ref();
+        let inside_island = Arc::new(pool.intra_link.clone());
+        (gpus > 0).then(|| Self {
+            nodes: pool.nodes,
+            gpus,
+            node,
+            island,
+            inside_node: host.map_or_else(|| Arc::clone(&inside_island), |link| Arc::new(link.clone())),
+            inside_island,
+            between_nodes: Arc::new(slower(&pool.inter_link, host.filter(|_| island < node)).clone()),
+            nics_per_node: pool.inter_links_per_node,
+        })
+    }
+
+    /// Place one replica of `shape`, and count how many fit. `None` when not one fits. O(1).
+    #[must_use]
+    pub fn place(&self, shape: &Shape) -> Option<Placed> {
+        let tp = shape.tp.max(1);
+        let stages = shape.pp.max(1);
+        let attention_dp = shape.attention_dp.max(1);
+        let replicas_max = self.replicas(tp, stages.saturating_mul(attention_dp));
+        if replicas_max == 0 {
+            return None;
+        }
+        let block = tp.saturating_mul(stages);
+        let replica = block.saturating_mul(attention_dp);
+        let tp_links = self.group(tp, tp);
+        // One expert group takes every TP rank of every attention group of a stage; with stages in
+        // between, its members are spread over the whole replica.
+        let ep_run = if stages == 1 { tp.saturating_mul(attention_dp) } else { replica };
+        Some(Placed {
+            pp: (stages > 1).then(|| self.group(stages, block)),
+            attention_dp: (attention_dp > 1).then(|| self.group(attention_dp, replica)),
+            ep: (shape.ep > 1).then(|| self.group(shape.ep, ep_run)),
+            dcp: (shape.dcp > 1).then(|| self.inside(&tp_links, shape.dcp)),
+            tp: tp_links,
+            replicas_max,
+            idle_gpus: self.gpus.saturating_sub(replicas_max.saturating_mul(replica)),
+        })
     }
 
     /// Runs of `size` GPUs that fit without leaving an island or, when larger, a node.
@@ -116,7 +140,7 @@ impl<'a> Domains<'a> {
         } else {
             self.node / size
         };
-        self.pool.nodes.saturating_mul(per_node)
+        self.nodes.saturating_mul(per_node)
     }
 
     /// Replicas of `groups` TP groups of `tp` ranks each.
@@ -132,11 +156,11 @@ impl<'a> Domains<'a> {
                 // It leaves its node in any case: every TP group counts, wherever it lies.
                 return tp_groups / groups;
             }
-            let per_node = tp_groups.checked_div(self.pool.nodes).unwrap_or(0);
-            return self.pool.nodes.saturating_mul(per_node / groups);
+            let per_node = tp_groups.checked_div(self.nodes).unwrap_or(0);
+            return self.nodes.saturating_mul(per_node / groups);
         }
         // TP itself leaves its node: a group takes whole nodes.
-        self.pool.nodes.checked_div(tp.div_ceil(self.node.max(1))).unwrap_or(0) / groups
+        self.nodes.checked_div(tp.div_ceil(self.node.max(1))).unwrap_or(0) / groups
     }
 
     /// Links of a group of `ranks` that is spread over a contiguous run of `run` GPUs.
@@ -144,13 +168,13 @@ impl<'a> Domains<'a> {
         let crosses_islands = run > self.island;
         let crosses_nodes = run > self.node;
         GroupLinks {
-            link: self.link_over(run).for_group(ranks),
+            link: as_seen_by(self.link_over(run), ranks),
             ranks,
             ranks_per_node: share_in(self.node, ranks, run),
             ranks_per_island: share_in(self.island, ranks, run),
             crosses_nodes,
             crosses_islands,
-            nics_per_node: self.pool.inter_links_per_node,
+            nics_per_node: self.nics_per_node,
         }
     }
 
@@ -167,15 +191,20 @@ impl<'a> Domains<'a> {
     }
 
     /// The slowest link inside a contiguous run of `run` GPUs.
-    fn link_over(&self, run: u64) -> &Link {
+    fn link_over(&self, run: u64) -> &Arc<Link> {
         if run <= self.island {
-            &self.pool.intra_link
+            &self.inside_island
         } else if run <= self.node {
-            self.pool.host_link.as_ref().unwrap_or(&self.pool.intra_link)
+            &self.inside_node
         } else {
-            slower(&self.pool.inter_link, self.pool.host_link.as_ref().filter(|_| self.island < self.node))
+            &self.between_nodes
         }
     }
+}
+
+/// The link as a group of `ranks` sees it; only a direct mesh looks different to each size.
+fn as_seen_by(link: &Arc<Link>, ranks: u64) -> Arc<Link> {
+    if link.per_peer_bytes_per_s.is_none() { Arc::clone(link) } else { Arc::new(link.for_group(ranks)) }
 }
 
 /// How many of the `ranks` of a group, spread over a contiguous run of `run` GPUs, share a domain of `domain` GPUs.
@@ -255,7 +284,12 @@ pub(in crate::planner) mod tests {
     /// (replicas, idle, TP link, PP link) of a shape.
     fn placed(pool: &NodePool, tp: u64, pp: u64) -> Option<(u64, u64, String, String)> {
         let p = place(pool, &Shape::new(tp, pp))?;
-        Some((p.replicas_max, p.idle_gpus, p.tp.link.key, p.pp.map_or_else(String::new, |g| g.link.key)))
+        Some((
+            p.replicas_max,
+            p.idle_gpus,
+            p.tp.link.key.clone(),
+            p.pp.map_or_else(String::new, |g| g.link.key.clone()),
+        ))
     }
 
     fn expect(replicas: u64, idle: u64, tp: &str, pp: &str) -> (u64, u64, String, String) {

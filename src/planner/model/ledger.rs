@@ -237,6 +237,14 @@ impl Tensor {
         }
     }
 
+    /// Output and input features of one copy on one rank, without what they take.
+    #[must_use]
+    pub fn features_on_rank(&self, shape: &Shape) -> (u64, u64) {
+        let (ranks, _) = self.ranks_and_copies(shape);
+        let rows = self.outputs.iter().fold(0u64, |sum, part| sum.saturating_add(part.on_rank(ranks)));
+        (rows, self.inputs.on_rank(ranks))
+    }
+
     /// This tensor on one rank (tensor rank 0, data rank 0) under `shape`.
     #[must_use]
     pub fn on_rank(&self, shape: &Shape) -> RankTensor {

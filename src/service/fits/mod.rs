@@ -138,13 +138,6 @@ pub struct FitsAnswer {
     pub json: AnswerBytes,
 }
 
-/// Read every model of the catalogue, so that no caller has to wait for it.
-pub(super) fn warm() {
-    in_parallel(&Specs::models().iter().collect::<Vec<_>>(), |model| {
-        let _ = Specs::of(specs::original(model));
-    });
-}
-
 impl App {
     /// What fits. The same question again is answered from memory: the catalogue does not change.
     ///
@@ -192,13 +185,13 @@ impl<'r> Ground<'r> {
     }
 
     /// The engine is started for the asked context, or for all the model takes where that is less.
-    fn input(&self, spec: &ModelSpec) -> PlanInput {
+    fn input(&self, spec: &Arc<ModelSpec>) -> PlanInput {
         let context = self.context().min(spec.context_length.max(1));
         let mut workload = self.request.workload.clone();
         workload.context_tokens = Some(context);
         let max_model_len = self.engine.max_model_len.or(Some(context));
         PlanInput {
-            model: spec.clone(),
+            model: Arc::clone(spec),
             cluster: self.cluster.clone(),
             engines: vec![EngineSettings { max_model_len, ..self.engine.clone() }],
             workload,
@@ -212,7 +205,7 @@ impl<'r> Ground<'r> {
         }
     }
 
-    fn row(&self, spec: &ModelSpec) -> Fit {
+    fn row(&self, spec: &Arc<ModelSpec>) -> Fit {
         let mut row = fit(&self.input(spec), &self.request.contexts);
         if spec.context_length < self.context() {
             row.fits = false;
@@ -251,7 +244,7 @@ fn rows(ground: &Ground<'_>, wanted: &[&'static CatalogueModel]) -> (Vec<FitRow>
     own.dedup_by_key(|model| model.id);
     let computed = in_parallel(&own, |model| {
         Specs::of(model).map(|spec| {
-            let row = ground.row(spec);
+            let row = ground.row(&spec);
             let lower = lower_precision(ground, model, &row);
             (row, lower)
         })
@@ -274,7 +267,7 @@ fn rows(ground: &Ground<'_>, wanted: &[&'static CatalogueModel]) -> (Vec<FitRow>
 fn lower_precision(ground: &Ground<'_>, model: &'static CatalogueModel, row: &Fit) -> Option<LowerPrecision> {
     row.why_not.as_ref().filter(|why| !row.fits && why.short_by_bytes.is_some())?;
     LOWER.iter().enumerate().find_map(|(i, weights)| {
-        let row = ground.row(Specs::lower(model, i)?);
+        let row = ground.row(&Specs::lower(model, i)?);
         let best = row.best.filter(|_| row.fits)?;
         Some(LowerPrecision { weights: (*weights).to_owned(), best, smallest_gpus: row.smallest_gpus })
     })

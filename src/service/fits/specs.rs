@@ -1,7 +1,7 @@
 //! The catalogue's models as the core sees them, each read once for the life of the process.
 
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use crate::catalogue::models::{self, CatalogueModel};
 use crate::ingest::config_json::WhatIf;
@@ -13,8 +13,8 @@ pub(super) const LOWER: [&str; 2] = ["fp8", "int4"];
 /// A model as published and in [`LOWER`] weights; each is read when it is first asked for.
 #[derive(Default)]
 struct Entry {
-    published: OnceLock<Result<ModelSpec, String>>,
-    lower: [OnceLock<Option<ModelSpec>>; LOWER.len()],
+    published: OnceLock<Result<Arc<ModelSpec>, String>>,
+    lower: [OnceLock<Option<Arc<ModelSpec>>>; LOWER.len()],
 }
 
 /// Access to the read models.
@@ -27,21 +27,22 @@ impl Specs {
     }
 
     /// A model as published.
-    pub(super) fn of(model: &CatalogueModel) -> Result<&'static ModelSpec, String> {
+    pub(super) fn of(model: &CatalogueModel) -> Result<Arc<ModelSpec>, String> {
         let entry = entry(model).ok_or("it is not of this catalogue")?;
-        let read = || model.spec().map_err(|error| error.to_string());
-        entry.published.get_or_init(read).as_ref().map_err(Clone::clone)
+        let read = || model.spec().map(Arc::new).map_err(|error| error.to_string());
+        entry.published.get_or_init(read).clone()
     }
 
     /// A model with the weights `LOWER[index]`; `None` where it is not stored wider than that.
-    pub(super) fn lower(model: &CatalogueModel, index: usize) -> Option<&'static ModelSpec> {
+    pub(super) fn lower(model: &CatalogueModel, index: usize) -> Option<Arc<ModelSpec>> {
         let weights = LOWER.get(index)?;
         let published = Self::of(model).ok()?.weights_bytes();
         let read = || {
             let what_if = WhatIf { weights: Some(weights), ..WhatIf::default() };
-            model.read_as(what_if).ok().map(|read| read.spec).filter(|spec| spec.weights_bytes() < published)
+            let spec = model.read_as(what_if).ok()?.spec;
+            (spec.weights_bytes() < published).then(|| Arc::new(spec))
         };
-        entry(model)?.lower.get(index)?.get_or_init(read).as_ref()
+        entry(model)?.lower.get(index)?.get_or_init(read).clone()
     }
 }
 

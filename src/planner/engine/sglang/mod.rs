@@ -123,6 +123,21 @@ impl EngineRules for Sglang {
         })
     }
 
+    fn refused_code(
+        &self,
+        model: &ModelSpec,
+        shape: &Shape,
+        _gpu: &Gpu,
+        settings: &ResolvedSettings,
+    ) -> Option<RefusalCode> {
+        let heads = model.query_heads.is_multiple_of(shape.tp);
+        sizes(shape)
+            .or_else(|| experts(model, shape))
+            .map(|refusal| refusal.code)
+            .or_else(|| (!heads).then_some(RefusalCode::QueryHeadsNotDivisible))
+            .or_else(|| divisions::first_broken_code(&settings.divisions, shape))
+    }
+
     fn pipeline_split(
         &self,
         layers: usize,

@@ -100,7 +100,7 @@ fn added_after_loading(tensor: &Tensor, shape: &Shape, gpu: &Gpu) -> u64 {
     if !tensor.storage.is_quantised() {
         return 0;
     }
-    if tensor.name.contains("kv_b_proj") {
+    if tensor.role != Role::RoutedExperts && tensor.name.contains("kv_b_proj") {
         return tensor.on_rank(shape).parameters.saturating_mul(2);
     }
     let tiled = tensor.storage.tile != (1, 1) && tensor.storage.element == Dtype::Fp4;

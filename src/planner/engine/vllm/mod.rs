@@ -17,7 +17,7 @@ use std::ops::Range;
 
 pub use release::{V0_6, V0_10, V0_12, V0_20, V0_20_1, V0_21, V0_24, V0_33};
 
-use super::{CacheLayout, EngineRules, MemoryBudget, Refusal, ResolvedSettings};
+use super::{CacheLayout, EngineRules, MemoryBudget, Refusal, RefusalCode, ResolvedSettings};
 use crate::planner::hardware::Gpu;
 use crate::planner::input::EngineSettings;
 use crate::planner::layout::Shape;
@@ -80,6 +80,16 @@ impl EngineRules for Vllm {
         settings: &ResolvedSettings,
     ) -> Option<Refusal> {
         refuse::first_refusal(model, shape, gpu, settings)
+    }
+
+    fn refused_code(
+        &self,
+        model: &ModelSpec,
+        shape: &Shape,
+        gpu: &Gpu,
+        settings: &ResolvedSettings,
+    ) -> Option<RefusalCode> {
+        refuse::first_code(model, shape, gpu, settings)
     }
 
     fn pipeline_split(

@@ -30,14 +30,44 @@ pub fn first_refusal(
     gpu: &Gpu,
     settings: &ResolvedSettings,
 ) -> Option<Refusal> {
-    architecture(&model.architecture)
-        .or_else(|| sizes(shape))
+    own_checks(model, shape)
         .or_else(|| query_heads(model, shape, settings))
-        .or_else(|| experts(model, shape))
-        .or_else(|| pipeline(model, shape))
-        .or_else(|| dcp_of_heads(model, shape))
+        .or_else(|| parallel_sizes(model, shape))
         .or_else(|| classes(model, shape, settings))
         .or_else(|| backends(model, shape, gpu, settings))
+}
+
+/// The code of [`first_refusal`].
+pub fn first_code(
+    model: &ModelSpec,
+    shape: &Shape,
+    gpu: &Gpu,
+    settings: &ResolvedSettings,
+) -> Option<RefusalCode> {
+    let code = |refusal: Refusal| refusal.code;
+    own_checks(model, shape)
+        .map(code)
+        .or_else(|| cuts_query_heads(model, shape).then_some(RefusalCode::QueryHeadsNotDivisible))
+        .or_else(|| parallel_sizes(model, shape).map(code))
+        .or_else(|| divisions::first_broken_code(&settings.divisions, shape))
+        .or_else(|| (!copies_heads(model, shape)).then_some(RefusalCode::KvHeadsNotDivisible))
+        .or_else(|| backends(model, shape, gpu, settings).map(code))
+}
+
+fn own_checks(model: &ModelSpec, shape: &Shape) -> Option<Refusal> {
+    architecture(&model.architecture).or_else(|| sizes(shape))
+}
+
+fn parallel_sizes(model: &ModelSpec, shape: &Shape) -> Option<Refusal> {
+    experts(model, shape).or_else(|| pipeline(model, shape)).or_else(|| dcp_of_heads(model, shape))
+}
+
+fn cuts_query_heads(model: &ModelSpec, shape: &Shape) -> bool {
+    !model.query_heads.is_multiple_of(shape.tp)
+}
+
+fn copies_heads(model: &ModelSpec, shape: &Shape) -> bool {
+    !model.limits.no_kv_replication || shape.tp <= model.kv_heads
 }
 
 /// Architectures that the registry does not have.
@@ -65,11 +95,15 @@ fn sizes(shape: &Shape) -> Option<Refusal> {
 }
 
 fn query_heads(model: &ModelSpec, shape: &Shape, settings: &ResolvedSettings) -> Option<Refusal> {
-    if model.query_heads.is_multiple_of(shape.tp) {
+    if !cuts_query_heads(model, shape) {
         return None;
     }
     let heads = format!("{} query heads do not split evenly over TP={}", model.query_heads, shape.tp);
-    let legal = |s: &Shape| model.query_heads.is_multiple_of(s.tp) && classes(model, s, settings).is_none();
+    let legal = |s: &Shape| {
+        !cuts_query_heads(model, s)
+            && copies_heads(model, s)
+            && divisions::first_broken_code(&settings.divisions, s).is_none()
+    };
     let others = divisions::first_broken(&settings.divisions, shape, |_| true)
         .filter(|other| other.code != RefusalCode::QueryHeadsNotDivisible)
         .map_or_else(String::new, |other| format!("; also {}", other.message));
@@ -171,11 +205,9 @@ fn dcp_of_heads(model: &ModelSpec, shape: &Shape) -> Option<Refusal> {
 
 /// What the classes refuse while they are built.
 fn classes(model: &ModelSpec, shape: &Shape, settings: &ResolvedSettings) -> Option<Refusal> {
-    let copies_heads = |s: &Shape| !model.limits.no_kv_replication || s.tp <= model.kv_heads;
-    let broken = divisions::first_broken(&settings.divisions, shape, |s| {
-        model.query_heads.is_multiple_of(s.tp) && copies_heads(s)
-    });
-    if broken.is_some() || copies_heads(shape) {
+    let whole_heads = |s: &Shape| !cuts_query_heads(model, s) && copies_heads(model, s);
+    let broken = divisions::first_broken(&settings.divisions, shape, whole_heads);
+    if broken.is_some() || copies_heads(model, shape) {
         return broken;
     }
     Some(
@@ -187,9 +219,7 @@ fn classes(model: &ModelSpec, shape: &Shape, settings: &ResolvedSettings) -> Opt
             ),
         )
         .nearest(divisions::nearest_tp(shape, |s| {
-            copies_heads(s)
-                && model.query_heads.is_multiple_of(s.tp)
-                && settings.divisions.iter().all(|d| d.allows(s))
+            whole_heads(s) && settings.divisions.iter().all(|d| d.allows(s))
         })),
     )
 }

@@ -12,8 +12,9 @@
 //! measured points (`data/calibration/collectives.json`).
 
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 
-use crate::planner::hardware::LinkScope;
+use crate::planner::hardware::{Link, LinkScope};
 use crate::planner::layout::place::GroupLinks;
 
 /// Kinds of wires whose constants differ.
@@ -109,19 +110,87 @@ pub struct Algorithm {
     pub loss: f64,
 }
 
+/// An algorithm over a group of ranks: all of its time that does not depend on the data.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Timed {
+    fixed_s: f64,
+    /// Bytes on a rank's wire for each byte of one rank.
+    traffic: f64,
+    bytes_per_s: f64,
+}
+
+impl Timed {
+    /// Seconds for `bytes` of one rank.
+    fn seconds(self, bytes: f64) -> f64 {
+        self.fixed_s + self.traffic * bytes / self.bytes_per_s
+    }
+}
+
 impl Algorithm {
+    /// Over `ranks` ranks on a link of `bytes_per_s`.
+    fn over(&self, ranks: f64, bytes_per_s: f64) -> Timed {
+        Timed {
+            fixed_s: (self.fixed_us + self.hop_us * ranks.max(1.0).log2()) * 1e-6,
+            traffic: match self.traffic {
+                Traffic::OneShot => ranks - 1.0,
+                Traffic::TwoShot => 2.0 * (ranks - 1.0) / ranks,
+                Traffic::InSwitch => (ranks + 1.0) / ranks,
+                Traffic::Gather => (ranks - 1.0) / ranks,
+                Traffic::Send => 1.0,
+            },
+            bytes_per_s: (self.share * (2.0 / ranks).powf(self.loss) * bytes_per_s).max(1.0),
+        }
+    }
+
     /// Seconds for `bytes` of one rank over `ranks` ranks on a link of `bytes_per_s`.
     #[must_use]
     pub fn seconds(&self, bytes: f64, ranks: f64, bytes_per_s: f64) -> f64 {
-        let traffic = match self.traffic {
-            Traffic::OneShot => (ranks - 1.0) * bytes,
-            Traffic::TwoShot => 2.0 * (ranks - 1.0) / ranks * bytes,
-            Traffic::InSwitch => (ranks + 1.0) / ranks * bytes,
-            Traffic::Gather => (ranks - 1.0) / ranks * bytes,
-            Traffic::Send => bytes,
+        self.over(ranks, bytes_per_s).seconds(bytes)
+    }
+}
+
+/// The algorithms that may do an operation over a group, ready for any size of data.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Line(SmallVec<[Timed; 4]>);
+
+impl Line {
+    /// The fastest of them for `bytes` of one rank, seconds.
+    #[must_use]
+    pub fn seconds(&self, bytes: f64) -> f64 {
+        self.0.iter().map(|timed| timed.seconds(bytes)).fold(f64::INFINITY, f64::min)
+    }
+}
+
+/// A collective over a group, hierarchical where the group leaves its domain.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Collective {
+    pub ranks: f64,
+    within: Option<Line>,
+    across: Option<Across>,
+}
+
+/// The part of it that crosses the network.
+#[derive(Debug, Clone, PartialEq)]
+struct Across {
+    line: Line,
+    /// For an all-to-all: ranks of a node, nodes, and the rate of a node's cards, through which all of a node's data go.
+    cards: Option<(f64, f64, f64)>,
+}
+
+impl Collective {
+    /// Seconds for `bytes` of one rank.
+    #[must_use]
+    pub fn seconds(&self, bytes: f64) -> f64 {
+        let within = self.within.as_ref().map_or(0.0, |line| line.seconds(bytes));
+        let Some(across) = &self.across else { return within };
+        let over_network = across.line.seconds(bytes);
+        let over_network = match across.cards {
+            Some((inside, nodes, bytes_per_s)) => {
+                over_network.max(inside * bytes * (nodes - 1.0) / nodes / bytes_per_s.max(1.0))
+            }
+            None => over_network,
         };
-        let wire = (self.share * (2.0 / ranks).powf(self.loss) * bytes_per_s).max(1.0);
-        (self.fixed_us + self.hop_us * ranks.max(1.0).log2()) * 1e-6 + traffic / wire
+        within + over_network
     }
 }
 
@@ -142,6 +211,28 @@ const UNFITTED: Algorithm = Algorithm {
 };
 
 impl Algorithms {
+    /// What may do `operation` over `ranks` ranks on one kind of wire; `engine`: the engine's own kernels may run.
+    fn line(
+        &self,
+        operation: Operation,
+        kind: WireKind,
+        engine: Option<Kernel>,
+        ranks: f64,
+        bytes_per_s: f64,
+    ) -> Line {
+        let allowed = |a: &&Algorithm| {
+            a.operation == operation
+                && a.wire == kind
+                && (a.kernel == Kernel::Library || Some(a.kernel) == engine)
+        };
+        let mut line: SmallVec<[Timed; 4]> =
+            self.0.iter().filter(allowed).map(|a| a.over(ranks, bytes_per_s)).collect();
+        if line.is_empty() {
+            line.push(UNFITTED.over(ranks, bytes_per_s));
+        }
+        Line(line)
+    }
+
     /// The fastest algorithm of `operation` on one kind of wire; `engine`: the engine's own kernels may run.
     #[must_use]
     pub fn best(
@@ -153,79 +244,53 @@ impl Algorithms {
         ranks: f64,
         bytes_per_s: f64,
     ) -> f64 {
-        let allowed = |a: &&Algorithm| {
-            a.operation == operation
-                && a.wire == kind
-                && (a.kernel == Kernel::Library || Some(a.kernel) == engine)
-        };
-        let best = self
-            .0
-            .iter()
-            .filter(allowed)
-            .map(|a| a.seconds(bytes, ranks, bytes_per_s))
-            .fold(f64::INFINITY, f64::min);
-        if best.is_finite() { best } else { UNFITTED.seconds(bytes, ranks, bytes_per_s) }
+        self.line(operation, kind, engine, ranks, bytes_per_s).seconds(bytes)
     }
 
-    /// An all-reduce of `bytes` over a group, hierarchical where it leaves its domain.
+    /// An all-reduce over a group.
     #[must_use]
-    pub fn all_reduce(&self, wire: &Wire, engine: Option<Kernel>, bytes: f64) -> f64 {
-        self.over(Operation::AllReduce, wire, engine, bytes, 2.0)
+    pub fn all_reduce(&self, wire: &Wire, engine: Option<Kernel>) -> Collective {
+        self.over(Operation::AllReduce, wire, engine, 2.0)
     }
 
-    /// Tokens to the experts' ranks and back: two all-to-alls of `bytes` of one rank.
+    /// Tokens to the experts' ranks, or back: an all-to-all.
     #[must_use]
-    pub fn exchange(&self, wire: &Wire, bytes: f64) -> f64 {
-        2.0 * self.over(Operation::AllToAll, wire, None, bytes, 1.0)
+    pub fn exchange(&self, wire: &Wire) -> Collective {
+        self.over(Operation::AllToAll, wire, None, 1.0)
     }
 
     /// Activations to the next stage.
     #[must_use]
-    pub fn send(&self, wire: &Wire, bytes: f64) -> f64 {
-        match wire.network {
-            Some(network) => self.best(
-                Operation::SendReceive,
-                network.kind,
-                None,
-                bytes,
-                2.0,
-                network.bytes_per_s / wire.ranks_inside.max(1.0),
-            ),
-            None => self.best(Operation::SendReceive, wire.kind, None, bytes, 2.0, wire.bytes_per_s),
-        }
+    pub fn send(&self, wire: &Wire) -> Line {
+        let (kind, bytes_per_s) = match wire.network {
+            Some(network) => (network.kind, network.bytes_per_s / wire.ranks_inside.max(1.0)),
+            None => (wire.kind, wire.bytes_per_s),
+        };
+        self.line(Operation::SendReceive, kind, None, 2.0, bytes_per_s)
     }
 
     /// `passes`: how often the data crosses the network, 2 for an all-reduce.
-    fn over(
-        &self,
-        operation: Operation,
-        wire: &Wire,
-        engine: Option<Kernel>,
-        bytes: f64,
-        passes: f64,
-    ) -> f64 {
-        if wire.ranks <= 1.0 {
-            return 0.0;
+    fn over(&self, operation: Operation, wire: &Wire, engine: Option<Kernel>, passes: f64) -> Collective {
+        let ranks = wire.ranks;
+        if ranks <= 1.0 {
+            return Collective { ranks, within: None, across: None };
         }
         let Some(network) = wire.network else {
-            return self.best(operation, wire.kind, engine, bytes, wire.ranks, wire.bytes_per_s);
+            let within = self.line(operation, wire.kind, engine, ranks, wire.bytes_per_s);
+            return Collective { ranks, within: Some(within), across: None };
         };
-        let inside = wire.ranks_inside.clamp(1.0, wire.ranks);
-        let nodes = (wire.ranks / inside).max(1.0);
-        let within = if inside > 1.0 {
-            self.best(operation, wire.kind, engine, bytes, inside, wire.bytes_per_s)
-        } else {
-            0.0
-        };
+        let inside = wire.ranks_inside.clamp(1.0, ranks);
+        let nodes = (ranks / inside).max(1.0);
         // all ranks of a node share its cards: one node's data goes out once for each pass
-        let across =
-            self.best(operation, network.kind, None, bytes, nodes, network.bytes_per_s * passes / 2.0);
-        let across = if operation == Operation::AllToAll {
-            across.max(inside * bytes * (nodes - 1.0) / nodes / network.bytes_per_s.max(1.0))
-        } else {
-            across
-        };
-        within + across
+        let line = self.line(operation, network.kind, None, nodes, network.bytes_per_s * passes / 2.0);
+        Collective {
+            ranks,
+            within: (inside > 1.0).then(|| self.line(operation, wire.kind, engine, inside, wire.bytes_per_s)),
+            across: Some(Across {
+                line,
+                cards: (operation == Operation::AllToAll).then_some((inside, nodes, network.bytes_per_s)),
+            }),
+        }
     }
 }
 
@@ -238,29 +303,39 @@ impl Wire {
 
     /// The wires under a placed group; `inside` is the link within its node or domain.
     #[must_use]
-    pub fn of(group: &GroupLinks, inside: &crate::planner::hardware::Link, given: Option<f64>) -> Self {
+    pub fn of(group: &GroupLinks, inside: &Link, given: Option<f64>) -> Self {
+        Self::of_kinds(group, inside, given, WireKind::of)
+    }
+
+    /// The same for a caller who knows the kinds of its links.
+    pub(super) fn of_kinds(
+        group: &GroupLinks,
+        inside: &Link,
+        given: Option<f64>,
+        kind_of: impl Fn(&Link) -> WireKind,
+    ) -> Self {
         let ranks = group.ranks.max(1) as f64;
         if group.is_over_fabric() {
             let members = group.ranks_per_node.max(group.ranks_per_island).max(1) as f64;
             let cards = group.nics_per_node.map_or(members, |n| n.max(1) as f64);
             let port = given.map_or(group.link.per_direction_bytes_per_s, |both| both / 2.0);
             return Self {
-                kind: WireKind::of(inside),
+                kind: kind_of(inside),
                 bytes_per_s: inside.per_direction_bytes_per_s,
                 ranks,
                 ranks_inside: members.min(ranks),
-                network: Some(Network { kind: WireKind::of(&group.link), bytes_per_s: port * cards }),
+                network: Some(Network { kind: kind_of(&group.link), bytes_per_s: port * cards }),
             };
         }
         let rate = given.map_or(group.link.per_direction_bytes_per_s, |both| both / 2.0);
-        Self { kind: WireKind::of(&group.link), bytes_per_s: rate, ranks, ranks_inside: ranks, network: None }
+        Self { kind: kind_of(&group.link), bytes_per_s: rate, ranks, ranks_inside: ranks, network: None }
     }
 }
 
 impl WireKind {
     /// By catalogue key and reach.
     #[must_use]
-    pub fn of(link: &crate::planner::hardware::Link) -> Self {
+    pub fn of(link: &Link) -> Self {
         let key = link.key.as_str();
         if link.scope == LinkScope::Pair || key.contains("bridge") {
             return Self::Bridge;

@@ -1,13 +1,20 @@
 //! The calibrated model asked about one layout of a plan.
 
-use super::collective::Wire;
+use std::borrow::Cow;
+
+use smallvec::SmallVec;
+
+use super::collective::{Wire, WireKind};
 use super::parameters::{Parameter as P, Values};
 use super::releases::{UNKNOWN_RELEASE, released};
 use super::setting::{Arrival, Engine, EngineKind, Load, Machine, Question, Statistic};
+use super::step::{Paths, Steady};
 use super::work::RankWork;
-use super::{Calibration, estimate, step};
+use super::{Calibration, bounded, step, times};
+use crate::planner::engine::ResolvedSettings;
 use crate::planner::estimate::{Assumption, AssumptionValue};
-use crate::planner::input::Overrides;
+use crate::planner::hardware::{Gpu, Link, NodePool};
+use crate::planner::input::{Overrides, PlanInput};
 use crate::planner::latency::Timing;
 use crate::planner::replica::{Ground, Replica};
 
@@ -20,27 +27,131 @@ pub struct Asked {
     pub waiting: f64,
 }
 
-impl Ground<'_> {
-    /// Time a replica with the calibrated model.
+/// What every timing on one ground shares: the fit as the request changes it, the GPU's rates, the engine and the load.
+#[derive(Debug, Clone)]
+pub struct Pace<'a> {
+    calibration: Cow<'a, Calibration>,
+    machine: Machine,
+    engine: Engine,
+    /// The load of a request; how many run and wait differs by layout.
+    load: Load,
+    /// The links of the pool by key: what they are is read off their names.
+    kinds: SmallVec<[(&'a str, WireKind); 3]>,
+}
+
+/// A rank's work, with what all its timings share.
+#[derive(Debug, Clone)]
+pub struct Worked {
+    pub work: RankWork,
+    steady: Steady,
+    /// The engine was measured on this generation of GPUs.
+    seen: bool,
+}
+
+/// The wires of a replica, with what may run over them.
+#[derive(Debug, Clone)]
+pub struct Wires {
+    tensor: Wire,
+    experts: Option<Wire>,
+    stages: Option<Wire>,
+    paths: Paths,
+}
+
+/// What the timings of a replica share at any load.
+#[derive(Debug, Clone, Copy)]
+pub struct Speed<'s> {
+    pub worked: &'s Worked,
+    pub wires: &'s Wires,
+}
+
+impl<'a> Pace<'a> {
+    /// The pace of an engine on a GPU.
     ///
     /// TTFT is that of the typical request in a closed loop of clients with varied lengths. TPOT is
-    /// (last token - first token) / (tokens - 1), other requests' prompts included. `work` is that of the replica's shape.
+    /// (last token - first token) / (tokens - 1), other requests' prompts included.
     #[must_use]
-    pub fn calibrated_timing(&self, replica: &Replica, work: &RankWork, asked: Asked) -> Timing {
-        let changed = overridden(&self.input.calibration, &self.input.overrides);
-        let calibration = changed.as_ref().unwrap_or(&self.input.calibration);
-        let mut machine = Machine::of(&self.gpu);
-        let given = |name| self.input.overrides.number(name);
+    pub fn of(
+        input: &'a PlanInput,
+        engine: usize,
+        settings: &ResolvedSettings,
+        pool: &'a NodePool,
+        gpu: &Gpu,
+    ) -> Self {
+        let links = [Some(&pool.intra_link), pool.host_link.as_ref(), Some(&pool.inter_link)];
+        let given = |name| input.overrides.number(name);
+        let mut machine = Machine::of(gpu);
         if let Some(rate) = given("hbm_bytes_per_s") {
             machine.hbm_bytes_per_s = rate.max(1.0);
         }
         machine.given_flops = given("peak_flops");
-        let question = self.question(replica, work, &machine, asked);
-        let times = estimate(&question, calibration);
-        let range = calibration.ranges.of(&question);
+        let changed = overridden(&input.calibration, &input.overrides);
+        let asked = input.engines.get(engine).map_or("", |e| e.version.as_str());
+        Self {
+            calibration: changed.map_or(Cow::Borrowed(&input.calibration), Cow::Owned),
+            machine,
+            engine: engine_of(settings, asked),
+            load: load_of(input, settings),
+            kinds: links.into_iter().flatten().map(|link| (link.key.as_str(), WireKind::of(link))).collect(),
+        }
+    }
+
+    /// A rank's work with what its timings share.
+    #[must_use]
+    pub fn worked(&self, work: RankWork) -> Worked {
+        let calibration = &self.calibration;
+        let load = bounded(self.load);
+        let steady = Steady::of(&work, &self.machine, &self.engine, &load, &calibration.values);
+        let (kind, generation) = (self.engine.kind, self.machine.generation);
+        let seen = calibration.ranges.is_measured(kind, generation, work.experts.is_some());
+        Worked { work, steady, seen }
+    }
+
+    /// The wires under the groups of a replica.
+    #[must_use]
+    pub fn wires(&self, ground: &Ground<'_>, replica: &Replica, work: &RankWork) -> Wires {
+        let (shape, placed) = (&replica.shape, &replica.placed);
+        let kind_of = |link: &Link| {
+            let known = self.kinds.iter().find(|(key, _)| *key == link.key);
+            known.map_or_else(|| WireKind::of(link), |(_, kind)| *kind)
+        };
+        let inside = &ground.pool.intra_link;
+        let wire = |group: &_| Wire::of_kinds(group, inside, ground.given_link(group), kind_of);
+        let spreads_experts = work.experts.is_some() && shape.attention_dp > 1;
+        let tensor = wire(&placed.tp);
+        let experts =
+            placed.ep.as_ref().or(placed.attention_dp.as_ref()).filter(|_| spreads_experts).map(wire);
+        let stages = placed.pp.as_ref().map(wire);
+        let algorithms = &self.calibration.algorithms;
+        let paths = Paths::of(&tensor, experts.as_ref(), stages.as_ref(), &self.engine, algorithms);
+        Wires { tensor, experts, stages, paths }
+    }
+
+    /// The times of a replica under the load that it gets.
+    #[must_use]
+    pub fn timing(&self, replica: &Replica, speed: &Speed<'_>, asked: Asked) -> Timing {
+        let calibration = &*self.calibration;
+        let (worked, wires, shape) = (speed.worked, speed.wires, &replica.shape);
+        let question = Question {
+            work: &worked.work,
+            machine: &self.machine,
+            engine: self.engine,
+            load: Load { running: asked.running, waiting: asked.waiting, ..self.load },
+            kv_element_bytes: element_bytes(replica, &worked.work),
+            stages: shape.pp.max(1) as f64,
+            attention_groups: shape.attention_dp.max(1) as f64,
+            expert_parallel: shape.expert_parallel(),
+            tensor_wire: wires.tensor,
+            expert_wire: wires.experts,
+            stage_wire: wires.stages,
+        };
+        let values = &calibration.values;
+        let chunk = step::chunk(&question, &worked.steady, &wires.paths, values);
+        let range = calibration.ranges.of_measured(&question, worked.seen);
+        let question = Question { load: bounded(question.load), ..question };
+        let times = times(&question, values, &worked.steady, &wires.paths);
         Timing {
             decode: times.decode,
-            chunk: step::chunk(&question, calibration),
+            chunk,
             tpot_s: times.tpot_s,
             ttft_s: times.ttft_s,
             ttft_range: (range.ttft.low, range.ttft.high),
@@ -48,13 +159,14 @@ impl Ground<'_> {
             basis: range.basis,
         }
     }
+}
 
+impl Ground<'_> {
     /// The constants behind a calibrated timing, as the answer lists them: the fit, the rates that it works on, and the
     /// main shares of them. `data/calibration/latency.json` has them all.
     #[must_use]
     pub fn calibrated_assumptions(&self, replica: &Replica) -> Vec<Assumption> {
-        let changed = overridden(&self.input.calibration, &self.input.overrides);
-        let calibration = changed.as_ref().unwrap_or(&self.input.calibration);
+        let calibration = self.pace.as_ref().map_or(&*self.input.calibration, |pace| &pace.calibration);
         let fit = format!("calibration {}: {}", calibration.version, calibration.source);
         let gpu = format!("hardware catalogue, {}: {}", self.gpu.key, self.gpu.sources.join("; "));
         let given = |name, own: f64| self.input.overrides.number(name).unwrap_or(own);
@@ -89,66 +201,40 @@ impl Ground<'_> {
         list
     }
 
-    fn question<'q>(
-        &'q self,
-        replica: &Replica,
-        work: &'q RankWork,
-        machine: &'q Machine,
-        asked: Asked,
-    ) -> Question<'q> {
-        let shape = &replica.shape;
-        let workload = &self.input.workload;
-        let (input, output) = (workload.input_tokens as f64, workload.output_tokens as f64);
-        let most = self.settings.max_model_len.as_f64().max(1.0);
-        let context =
-            workload.context_tokens.map_or((input + output / 2.0).min(most), |tokens| tokens as f64);
-        let wire = |group: &_| Wire::of(group, &self.pool.intra_link, self.given_link(group));
-        let spreads_experts = work.experts.is_some() && shape.attention_dp > 1;
-        Question {
-            kv_element_bytes: element_bytes(replica, work),
-            engine: self.calibrated_engine(),
-            load: Load {
-                running: asked.running,
-                waiting: asked.waiting,
-                input_tokens: input,
-                output_tokens: output,
-                context_tokens: context,
-                arrival: Arrival::ClosedLoop,
-                statistic: Statistic::Median,
-                disaggregated: false,
-            },
-            stages: shape.pp.max(1) as f64,
-            attention_groups: shape.attention_dp.max(1) as f64,
-            expert_parallel: shape.expert_parallel(),
-            tensor_wire: wire(&replica.placed.tp),
-            expert_wire: replica
-                .placed
-                .ep
-                .as_ref()
-                .or(replica.placed.attention_dp.as_ref())
-                .filter(|_| spreads_experts)
-                .map(wire),
-            stage_wire: replica.placed.pp.as_ref().map(wire),
-            work,
-            machine,
-        }
-    }
-
-    fn calibrated_engine(&self) -> Engine {
-        let kind = EngineKind::of(self.settings.engine);
-        let asked = self.input.engines.get(self.engine).map_or("", |e| e.version.as_str());
-        let year = released(kind, asked).or_else(|| released(kind, self.settings.rules_version));
-        Engine {
-            kind,
-            released: year.unwrap_or(UNKNOWN_RELEASE),
-            eager: self.settings.enforce_eager,
-            draft_tokens: self.settings.num_speculative_tokens as f64,
-            chunk_tokens: self.settings.max_num_batched_tokens as f64,
-        }
-    }
-
     fn given_link(&self, group: &crate::planner::layout::place::GroupLinks) -> Option<f64> {
         self.input.overrides.number_for("link_bytes_per_s", &group.link.key)
+    }
+}
+
+/// The load of one request as the planner asks it; 0 run and wait.
+fn load_of(input: &PlanInput, settings: &ResolvedSettings) -> Load {
+    let workload = &input.workload;
+    let (input, output) = (workload.input_tokens as f64, workload.output_tokens as f64);
+    let most = settings.max_model_len.as_f64().max(1.0);
+    Load {
+        running: 0.0,
+        waiting: 0.0,
+        input_tokens: input,
+        output_tokens: output,
+        context_tokens: workload
+            .context_tokens
+            .map_or((input + output / 2.0).min(most), |tokens| tokens as f64),
+        arrival: Arrival::ClosedLoop,
+        statistic: Statistic::Median,
+        disaggregated: false,
+    }
+}
+
+/// The engine with the date of the release that was asked for, else of the rules' own.
+fn engine_of(settings: &ResolvedSettings, asked: &str) -> Engine {
+    let kind = EngineKind::of(settings.engine);
+    let year = released(kind, asked).or_else(|| released(kind, settings.rules_version));
+    Engine {
+        kind,
+        released: year.unwrap_or(UNKNOWN_RELEASE),
+        eager: settings.enforce_eager,
+        draft_tokens: settings.num_speculative_tokens as f64,
+        chunk_tokens: settings.max_num_batched_tokens as f64,
     }
 }
 

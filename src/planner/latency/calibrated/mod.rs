@@ -17,7 +17,7 @@ use collective::Algorithms;
 use parameters::{Parameter as P, Values};
 use range::Ranges;
 use setting::{Arrival, EngineKind, Generation, Question, Statistic};
-use step::Rates;
+use step::{Paths, Steady};
 
 use super::StepCost;
 
@@ -60,22 +60,27 @@ pub struct Times {
 /// ```
 #[must_use]
 pub fn estimate(q: &Question<'_>, calibration: &Calibration) -> Times {
-    let v = &calibration.values;
-    let load = &bounded(q.load);
-    let q = &Question { load: *load, ..q.clone() };
+    let q = &Question { load: bounded(q.load), ..q.clone() };
+    let steady = Steady::of(q.work, q.machine, &q.engine, &q.load, &calibration.values);
+    let (experts, stages) = (q.expert_wire.as_ref(), q.stage_wire.as_ref());
+    let paths = Paths::of(&q.tensor_wire, experts, stages, &q.engine, &calibration.algorithms);
+    times(q, &calibration.values, &steady, &paths)
+}
+
+/// [`estimate`] for a load within bounds, with what several questions share.
+fn times(q: &Question<'_>, v: &Values, steady: &Steady, paths: &Paths) -> Times {
+    let load = &q.load;
     let running = load.running;
-    let rates = Rates::of(q, v);
-    let decode = step::decode(q, calibration, &rates, running);
+    let decode = step::decode(q, steady, paths, v, running);
     let step_s = decode.total_s();
     let (input, output) = (load.input_tokens, load.output_tokens);
     let chunk = q.engine.chunk_tokens.max(1.0);
-    let launches = step::launches(q, v, &rates, input, chunk);
-    let busy = step::prompt(q, calibration, &rates, input, 0.0, input.min(chunk));
+    let launches = step::launches(q.work, steady, v, input, chunk);
+    let (busy, packed) = step::prompt(q, steady, paths, v);
     let prompt = step::with_launches(busy, launches);
     let alone = prompt.total_s();
     // prompts that share full chunks with others cost less; stages work on different ones at a time
-    let packed = step::prompt(q, calibration, &rates, input, 0.0, chunk).total_s();
-    let marginal = packed.min(alone) / q.stages.max(1.0);
+    let marginal = packed.total_s().min(alone) / q.stages.max(1.0);
     let others = (running - 1.0).max(0.0);
     let prompts = others * marginal;
     let phi = together(q, v, prompts / (prompts + output * step_s).max(f64::MIN_POSITIVE));

@@ -64,6 +64,11 @@ impl Ranges {
     /// The range of an answer.
     #[must_use]
     pub fn of(&self, q: &Question<'_>) -> Range {
+        self.of_measured(q, self.is_measured(q.engine.kind, q.machine.generation, q.work.experts.is_some()))
+    }
+
+    /// The same for a caller who knows whether the engine was `seen` on this generation.
+    pub(super) fn of_measured(&self, q: &Question<'_>, seen: bool) -> Range {
         let in_flight = (q.load.running + q.load.waiting) * q.attention_groups.max(1.0);
         let level = if in_flight <= 8.0 {
             0
@@ -72,7 +77,6 @@ impl Ranges {
         } else {
             2
         };
-        let seen = self.is_measured(q.engine.kind, q.machine.generation, q.work.experts.is_some());
         let beyond = q.stages > 1.0 || q.tensor_wire.network.is_some();
         let pick = |bands: &Bands| {
             let list = if seen && !beyond { &bands.seen } else { &bands.unseen };

@@ -11,10 +11,9 @@
 //! by both. Knees: a product of `m` tokens and `n` features on the rank reaches
 //! `1 / ((1 + M0/m)(1 + N0/n))` of its rate.
 
-use super::Calibration;
-use super::collective::{Kernel, Wire};
+use super::collective::{Algorithms, Collective, Kernel, Line, Wire};
 use super::parameters::{Parameter as P, Values};
-use super::setting::{Arrival, Engine, EngineKind, Generation, Machine, Question};
+use super::setting::{Arrival, Engine, EngineKind, Generation, Load, Machine, Question};
 use super::work::{ExpertWork, Format, RankWork};
 use crate::planner::latency::StepCost;
 
@@ -39,6 +38,56 @@ pub(super) struct Rates {
     sequence: f64,
 }
 
+/// What all passes of one rank's work share, at any batch and on any number of stages.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Steady {
+    rates: Rates,
+    /// Products of a prompt that comes alone, in passes of its own length or of a chunk.
+    alone: Products,
+    /// Products of a full chunk.
+    packed: Products,
+}
+
+impl Steady {
+    pub(super) fn of(work: &RankWork, machine: &Machine, engine: &Engine, load: &Load, v: &Values) -> Self {
+        let rates = Rates::of(work, machine, engine, load.arrival, v);
+        let chunk = engine.chunk_tokens.max(1.0);
+        let pass = |size: f64| Products::of(work, &rates, size, size, true, v);
+        Self { rates, alone: pass(alone(load.input_tokens, chunk)), packed: pass(chunk) }
+    }
+}
+
+/// Tokens of one pass of a prompt that comes alone.
+fn alone(input: f64, chunk: f64) -> f64 {
+    input.min(chunk).max(1.0)
+}
+
+/// The groups of a replica, with what may run over each.
+#[derive(Debug, Clone)]
+pub(super) struct Paths {
+    tensor: Collective,
+    experts: Option<Collective>,
+    stages: Option<Line>,
+}
+
+impl Paths {
+    pub(super) fn of(
+        tensor: &Wire,
+        experts: Option<&Wire>,
+        stages: Option<&Wire>,
+        engine: &Engine,
+        algorithms: &Algorithms,
+    ) -> Self {
+        let own = if engine.eager { Kernel::EngineEager } else { Kernel::Engine };
+        let runs_own = tensor.kind.has_engine_kernels() && tensor.network.is_none();
+        Self {
+            tensor: algorithms.all_reduce(tensor, runs_own.then_some(own)),
+            experts: experts.map(|wire| algorithms.exchange(wire)),
+            stages: stages.map(|wire| algorithms.send(wire)),
+        }
+    }
+}
+
 /// `factor` where it applies.
 fn when(applies: bool, factor: f64) -> f64 {
     if applies { factor } else { 1.0 }
@@ -50,8 +99,7 @@ const NEWEST_RELEASE: f64 = 2026.4;
 const OLDEST_RELEASE: f64 = 2023.9;
 
 impl Rates {
-    pub(super) fn of(q: &Question<'_>, v: &Values) -> Self {
-        let (work, machine, engine, arrival) = (q.work, q.machine, &q.engine, q.load.arrival);
+    fn of(work: &RankWork, machine: &Machine, engine: &Engine, arrival: Arrival, v: &Values) -> Self {
         let of = |p| v.get(p);
         let generation = machine.generation;
         let on = |g: Generation, p| when(generation == g, of(p));
@@ -166,13 +214,21 @@ fn experts(work: &ExpertWork, rates: &Rates, tokens: f64, chunk: Option<f64>, v:
     (cubic_mean(read, compute), read)
 }
 
-/// Products of a pass, split into what reading takes and what compute adds.
-fn products(work: &RankWork, rates: &Rates, own: f64, all: f64, is_prompt: bool, v: &Values) -> (f64, f64) {
-    let (dense_s, dense_read) = dense(work, rates, own, is_prompt.then_some(own), v);
-    let (expert_s, expert_read) =
-        work.experts.as_ref().map_or((0.0, 0.0), |e| experts(e, rates, all, is_prompt.then_some(all), v));
-    let read = dense_read + expert_read;
-    (read, dense_s + expert_s - read)
+/// Products of a pass: what reading takes, and what compute adds to it.
+#[derive(Debug, Clone, Copy)]
+struct Products {
+    read: f64,
+    compute: f64,
+}
+
+impl Products {
+    fn of(work: &RankWork, rates: &Rates, own: f64, all: f64, is_prompt: bool, v: &Values) -> Self {
+        let (dense_s, dense_read) = dense(work, rates, own, is_prompt.then_some(own), v);
+        let (expert_s, expert_read) =
+            work.experts.as_ref().map_or((0.0, 0.0), |e| experts(e, rates, all, is_prompt.then_some(all), v));
+        let read = dense_read + expert_read;
+        Self { read, compute: dense_s + expert_s - read }
+    }
 }
 
 /// Bytes of an activation element on a link: 16-bit, as engines send them.
@@ -182,27 +238,15 @@ const ACTIVATION_BYTES: f64 = 2.0;
 const EXCHANGE_BYTES: f64 = 1.5;
 
 /// The collectives of a pass of `tokens` tokens in one attention group.
-fn collectives(q: &Question<'_>, calibration: &Calibration, tokens: f64) -> f64 {
-    let v = &calibration.values;
-    let own_kernel = |wire: &Wire| {
-        (wire.kind.has_engine_kernels() && wire.network.is_none()).then_some(if q.engine.eager {
-            Kernel::EngineEager
-        } else {
-            Kernel::Engine
-        })
-    };
-    let bytes = tokens * q.work.hidden * ACTIVATION_BYTES;
-    let wire = &q.tensor_wire;
-    let reduce = if wire.ranks > 1.0 {
-        2.0 * q.work.layers * calibration.algorithms.all_reduce(wire, own_kernel(wire), bytes)
-    } else {
-        0.0
-    };
-    let exchange = match (&q.expert_wire, &q.work.experts) {
-        (Some(wire), Some(e)) if wire.ranks > 1.0 => {
-            let copies = e.per_token.min(wire.ranks);
-            let bytes = tokens * copies * q.work.hidden * EXCHANGE_BYTES;
-            e.layers * calibration.algorithms.exchange(wire, bytes)
+fn collectives(work: &RankWork, paths: &Paths, v: &Values, tokens: f64) -> f64 {
+    let bytes = tokens * work.hidden * ACTIVATION_BYTES;
+    let reduce = if paths.tensor.ranks > 1.0 { 2.0 * work.layers * paths.tensor.seconds(bytes) } else { 0.0 };
+    let exchange = match (&paths.experts, &work.experts) {
+        (Some(group), Some(e)) if group.ranks > 1.0 => {
+            let copies = e.per_token.min(group.ranks);
+            let bytes = tokens * copies * work.hidden * EXCHANGE_BYTES;
+            // there and back
+            e.layers * (2.0 * group.seconds(bytes))
         }
         _ => 0.0,
     };
@@ -210,11 +254,9 @@ fn collectives(q: &Question<'_>, calibration: &Calibration, tokens: f64) -> f64 
 }
 
 /// The sends between stages.
-fn hops(q: &Question<'_>, calibration: &Calibration, tokens: f64) -> f64 {
+fn hops(q: &Question<'_>, paths: &Paths, tokens: f64) -> f64 {
     let bytes = tokens * q.work.hidden * ACTIVATION_BYTES;
-    q.stage_wire
-        .as_ref()
-        .map_or(0.0, |wire| (q.stages - 1.0).max(0.0) * calibration.algorithms.send(wire, bytes))
+    paths.stages.as_ref().map_or(0.0, |line| (q.stages - 1.0).max(0.0) * line.seconds(bytes))
 }
 
 /// Fixed cost of the layers of a pass.
@@ -236,14 +278,13 @@ fn layers_cost(work: &RankWork, rates: &Rates, v: &Values) -> f64 {
 }
 
 /// One decode step of `running` sequences in each attention group.
-pub(super) fn decode(q: &Question<'_>, calibration: &Calibration, rates: &Rates, running: f64) -> StepCost {
-    let v = &calibration.values;
-    let work = q.work;
+pub(super) fn decode(q: &Question<'_>, steady: &Steady, paths: &Paths, v: &Values, running: f64) -> StepCost {
+    let (work, rates) = (q.work, &steady.rates);
     // with several stages the sequences are dealt over as many batches, each in one stage at a time
     let batch = (running / q.stages.max(1.0)).max(1.0_f64.min(running));
     let tokens = batch * (1.0 + q.engine.draft_tokens);
     let all = tokens * q.attention_groups.max(1.0);
-    let (read, compute) = products(work, rates, tokens, all, false, v);
+    let products = Products::of(work, rates, tokens, all, false, v);
     let kv_bytes = work.elements_read(q.load.context_tokens) * q.kv_element_bytes + 2.0 * work.state_bytes;
     let latent = if work.latent_layers > 0.0 {
         tokens * work.attention_flops(q.load.context_tokens) / rates.latent
@@ -252,56 +293,64 @@ pub(super) fn decode(q: &Question<'_>, calibration: &Calibration, rates: &Rates,
     };
     let head = 2.0 * work.head_parameters * tokens / rates.head;
     StepCost {
-        weights_s: read,
+        weights_s: products.read,
         kv_s: batch * kv_bytes / rates.kv,
-        compute_s: compute + latent + head,
-        communication_s: collectives(q, calibration, tokens),
-        pipeline_s: hops(q, calibration, tokens),
+        compute_s: products.compute + latent + head,
+        communication_s: collectives(work, paths, v, tokens),
+        pipeline_s: hops(q, paths, tokens),
         overhead_s: layers_cost(work, rates, v)
             + q.stages.max(1.0) * v.get(P::StepCost) * rates.cost
             + batch * q.stages.max(1.0) * rates.sequence,
     }
 }
 
-/// `tokens` prompt tokens behind `context` tokens, in passes of `size` tokens. A pass larger than the prompt is shared
-/// with other prompts: this one pays its part.
-pub(super) fn prompt(
-    q: &Question<'_>,
-    calibration: &Calibration,
+/// A whole prompt: alone, and as its part of full chunks that it shares with other prompts. Seconds each.
+pub(super) fn prompt(q: &Question<'_>, steady: &Steady, paths: &Paths, v: &Values) -> (StepCost, StepCost) {
+    let tokens = q.load.input_tokens;
+    let chunk = q.engine.chunk_tokens.max(1.0);
+    let links = (collectives(q.work, paths, v, tokens), hops(q, paths, tokens));
+    (
+        passes(q.work, &steady.rates, steady.alone, alone(tokens, chunk), (tokens, 0.0), links),
+        passes(q.work, &steady.rates, steady.packed, chunk, (tokens, 0.0), links),
+    )
+}
+
+/// `tokens` prompt tokens behind `context` tokens, in passes of `size` tokens with these products. A pass larger than the
+/// prompt is shared with other prompts: this one pays its part. `links`: seconds of collectives and sends.
+fn passes(
+    work: &RankWork,
     rates: &Rates,
-    tokens: f64,
-    context: f64,
+    products: Products,
     size: f64,
+    (tokens, context): (f64, f64),
+    (communication_s, pipeline_s): (f64, f64),
 ) -> StepCost {
-    let work = q.work;
-    let size = size.max(1.0);
     let passes = tokens / size;
-    let (read, compute) = products(work, rates, size, size, true, &calibration.values);
     // a token in the middle looks back on half of the prompt; latent attention is expanded
     let attention =
         tokens * work.attention_flops(context + tokens / 2.0) * work.prefill_width / rates.attention;
     StepCost {
-        weights_s: read * passes,
+        weights_s: products.read * passes,
         kv_s: 0.0,
-        compute_s: compute * passes + attention,
-        communication_s: collectives(q, calibration, tokens),
-        pipeline_s: hops(q, calibration, tokens),
+        compute_s: products.compute * passes + attention,
+        communication_s,
+        pipeline_s,
         overhead_s: 0.0,
     }
 }
 
 /// The least time of a prompt: every pass launches its kernels one by one.
-pub(super) fn launches(q: &Question<'_>, v: &Values, rates: &Rates, tokens: f64, chunk: f64) -> f64 {
-    (tokens / chunk).ceil().max(1.0) * q.work.layers * v.get(P::PromptLaunch) * rates.cost
+pub(super) fn launches(work: &RankWork, steady: &Steady, v: &Values, tokens: f64, chunk: f64) -> f64 {
+    (tokens / chunk).ceil().max(1.0) * work.layers * v.get(P::PromptLaunch) * steady.rates.cost
 }
 
 /// One full chunk behind the context of the load.
-pub(super) fn chunk(q: &Question<'_>, calibration: &Calibration) -> StepCost {
-    let v = &calibration.values;
-    let rates = Rates::of(q, v);
+pub(super) fn chunk(q: &Question<'_>, steady: &Steady, paths: &Paths, v: &Values) -> StepCost {
     let tokens = q.engine.chunk_tokens.max(1.0);
-    let cost = prompt(q, calibration, &rates, tokens, q.load.context_tokens, tokens);
-    with_launches(cost, launches(q, v, &rates, tokens, tokens))
+    let links = (collectives(q.work, paths, v, tokens), hops(q, paths, tokens));
+    let behind = (tokens, q.load.context_tokens);
+    let cost = passes(q.work, &steady.rates, steady.packed, tokens, behind, links);
+    with_launches(cost, launches(q.work, steady, v, tokens, tokens))
 }
 
 /// A pass cannot be faster than its launches: the rest of a smooth maximum goes to overhead.

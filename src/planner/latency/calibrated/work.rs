@@ -86,22 +86,16 @@ impl RankWork {
     /// Sum the ledger for one rank of `shape`.
     #[must_use]
     pub fn of(model: &ModelSpec, shape: &Shape) -> Self {
-        let mut times = vec![0.0; model.kinds.len()];
-        for kind in &model.layers {
-            if let Some(n) = times.get_mut(*kind) {
-                *n += 1.0;
-            }
-        }
+        Self::of_products(model, shape).with_cache(model, shape)
+    }
+
+    /// The matrix products alone, which depend on TP, EP and attention DP.
+    #[must_use]
+    pub fn of_products(model: &ModelSpec, shape: &Shape) -> Self {
         let mut work = Self::empty(model);
-        for (kind, n) in model.kinds.iter().zip(&times) {
+        for (kind, n) in model.kinds.iter().zip(layers_by_kind(model)) {
             for tensor in &kind.tensors {
-                work.add(tensor, *n, shape, model);
-            }
-            let has = |test: fn(&LayerCache) -> bool| if kind.caches.iter().any(test) { *n } else { 0.0 };
-            work.latent_layers += has(|c| matches!(c, LayerCache::Latent { .. }));
-            work.state_layers += has(|c| matches!(c, LayerCache::State(_)));
-            for cache in &kind.caches {
-                work.add_cache(cache, kind.query_heads as f64 * attended_size(kind, model), *n, shape);
+                work.add(tensor, n, shape, model);
             }
         }
         for tensor in model.head.iter().chain(&model.tail) {
@@ -114,6 +108,21 @@ impl RankWork {
         }
         work.prefill_width = expansion(model);
         work.average_experts(model);
+        work
+    }
+
+    /// With attention over the cache and states, which depend on TP and DCP.
+    #[must_use]
+    pub fn with_cache(&self, model: &ModelSpec, shape: &Shape) -> Self {
+        let mut work = self.clone();
+        for (kind, n) in model.kinds.iter().zip(layers_by_kind(model)) {
+            let has = |test: fn(&LayerCache) -> bool| if kind.caches.iter().any(test) { n } else { 0.0 };
+            work.latent_layers += has(|c| matches!(c, LayerCache::Latent { .. }));
+            work.state_layers += has(|c| matches!(c, LayerCache::State(_)));
+            for cache in &kind.caches {
+                work.add_cache(cache, kind.query_heads as f64 * attended_size(kind, model), n, shape);
+            }
+        }
         work
     }
 
@@ -239,6 +248,17 @@ impl RankWork {
         let indexed = self.indexer_elements * length;
         indexed + self.reaches.iter().map(|r| r.elements * length.min(r.tokens)).sum::<f64>()
     }
+}
+
+/// How many layers are of each kind.
+fn layers_by_kind(model: &ModelSpec) -> Vec<f64> {
+    let mut times = vec![0.0; model.kinds.len()];
+    for kind in &model.layers {
+        if let Some(n) = times.get_mut(*kind) {
+            *n += 1.0;
+        }
+    }
+    times
 }
 
 /// The format of most weights: of the experts where there are some, else of the feed-forward.
