@@ -11,8 +11,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use shardwise::store::{
-    ClusterRecord, Expect, Guard, Health, Kept, Lookup, ModelRecord, Models, NamedValue, Page, PlanRecord,
-    Plans, PostgresStore, Put, SqliteStore, Store, StoreError, migrations,
+    ClusterRecord, Expect, Guard, Health, Kept, Lookup, ModelRecord, Models, NamedValue, ObservationHead, ObservationPage, ObservationRecord, Page, PlanRecord, Plans, PostgresStore, Put, SqliteStore, Store, StoreError, migrations,
 };
 use time::OffsetDateTime;
 
@@ -50,6 +49,7 @@ async fn the_story(store: &dyn Store) {
     plans_are_kept_once(store).await;
     clusters_are_kept_by_name(store).await;
     values_are_kept_by_kind_and_name(store).await;
+    observations_are_kept_newest_first(store).await;
 }
 
 async fn models_are_kept_as_given(store: &dyn Store) {
@@ -190,6 +190,65 @@ async fn values_are_kept_by_kind_and_name(store: &dyn Store) {
     assert_eq!(store.named_value("workspace", "T1").await, Ok(Some(two)));
     assert_eq!(store.delete_named_value("workspace", "T1").await, Ok(true));
     assert_eq!(store.named_value("workspace", "T1").await, Ok(None));
+
+async fn observations_are_kept_newest_first(store: &dyn Store) {
+    let at = |second: i64| OffsetDateTime::from_unix_timestamp(1_700_000_000 + second).expect("a time");
+    let observation = |id: &str, engine: &str, gpu: &str, second| ObservationRecord {
+        head: ObservationHead {
+            id: id.to_owned(),
+            engine: engine.to_owned(),
+            version: "0.11.0".to_owned(),
+            gpu: gpu.to_owned(),
+            model: "org/m".to_owned(),
+            layout: "TP=8 × PP=2".to_owned(),
+            outcome: "started".to_owned(),
+            outcome_agrees: Some(second % 2 == 0),
+            kv_tokens_observed: Some(420_896.0),
+            kv_tokens_predicted: None,
+            ratios: json!({"kv_tokens": 1.0 / 3.0}),
+            observed_at: at(second),
+        },
+        record: json!({"z": [1, null], "a": "\u{0} ' ü"}),
+    };
+    assert_eq!(store.observation("a").await, Ok(None));
+    assert_eq!(
+        store.observations(&ObservationPage { limit: 9, ..ObservationPage::default() }).await,
+        Ok(vec![])
+    );
+    // two of one second, kept in another order than that of their ids
+    let kept = [
+        observation("b", "vllm", "h100", 2),
+        observation("a", "vllm", "", 2),
+        observation("c", "sglang", "h100", 1),
+        observation("d", "vllm", "h100", 3),
+    ];
+    for one in &kept {
+        store.put_observation(one).await.expect("puts");
+    }
+    assert_eq!(store.observation("c").await, Ok(Some(kept[2].clone())));
+    let ids = async |page: ObservationPage| -> Vec<String> {
+        store.observations(&page).await.expect("lists").into_iter().map(|o| o.id).collect()
+    };
+    let page = |limit| ObservationPage { limit, ..ObservationPage::default() };
+    assert_eq!(ids(page(9)).await, ["d", "b", "a", "c"]);
+    assert_eq!(ids(page(2)).await, ["d", "b"]);
+    let after = |second, id: &str| Some((at(second), id.to_owned()));
+    assert_eq!(ids(ObservationPage { before: after(2, "b"), ..page(9) }).await, ["a", "c"]);
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(ids(ObservationPage { engine: some("vllm"), gpu: some("h100"), ..page(9) }).await, ["d", "b"]);
+    assert_eq!(ids(ObservationPage { gpu: some(""), ..page(9) }).await, ["a"]);
+    assert_eq!(ids(ObservationPage { version: some("0.12"), ..page(9) }).await, [""; 0]);
+    assert_eq!(ids(ObservationPage { model: some("org/m' or '1"), ..page(9) }).await, [""; 0]);
+    // the same start again: the time stays, the prediction is the newer one
+    let mut again = observation("c", "sglang", "h100", 50);
+    again.head.kv_tokens_predicted = Some(5.0);
+    again.head.outcome_agrees = None;
+    store.put_observation(&again).await.expect("puts");
+    again.head.observed_at = at(1);
+    assert_eq!(store.observation("c").await, Ok(Some(again)));
+    assert_eq!(store.delete_observation("c").await, Ok(true));
+    assert_eq!(store.delete_observation("c").await, Ok(false));
+    assert_eq!(ids(page(9)).await, ["d", "b", "a"]);
 }
 
 #[test]
@@ -242,7 +301,8 @@ fn both_dialects_have_the_same_columns() {
         let lite = sqlx::SqlitePool::connect(&format!("sqlite://{}", path.display())).await.expect("opens");
         let rows = sqlx::query(
             "select m.name || '.' || c.name || ' ' || (c.\"notnull\" = 1) as line from sqlite_master m
-             join pragma_table_info(m.name) c where m.type = 'table' and m.name in ('clusters', 'models', 'named_values', 'plans') order by 1",
+             join pragma_table_info(m.name) c where m.type = 'table' and m.name in ('clusters', 'models', 'named_values', 'observations', 'plans')
+             order by 1",
         );
         for row in rows.fetch_all(&lite).await.expect("reads") {
             columns.entry("sqlite").or_default().push(row.get("line"));
@@ -250,12 +310,13 @@ fn both_dialects_have_the_same_columns() {
         let post = sqlx::PgPool::connect(&server.url()).await.expect("opens");
         let rows = sqlx::query(
             "select (table_name || '.' || column_name || ' ' || (is_nullable = 'NO')::int) collate \"C\" as line
-             from information_schema.columns where table_name in ('clusters', 'models', 'named_values', 'plans') order by 1",
+             from information_schema.columns where table_name in ('clusters', 'models', 'named_values', 'observations', 'plans')
+             order by 1",
         );
         for row in rows.fetch_all(&post).await.expect("reads") {
             columns.entry("postgres").or_default().push(row.get("line"));
         }
-        assert_eq!(columns["sqlite"].len(), 18);
+        assert_eq!(columns["sqlite"].len(), 31);
         assert_eq!(columns["sqlite"], columns["postgres"]);
     });
 }

@@ -66,7 +66,7 @@ fn show(answer: &ObservationAnswer) {
         answer.outcome
     );
     if let Some(refusal) = &answer.refusal {
-        println!("line {}: {}", refusal.line, refusal.message);
+        println!("line {}: {}", refusal.line, refusal.message.as_deref().unwrap_or(&refusal.code));
     }
     for item in &answer.items {
         let predicted = item.predicted.map_or_else(|| "-".to_owned(), |p| format!("{p:.2}"));

@@ -194,6 +194,7 @@ pub(super) fn exit_of(fault: &ServiceError) -> Exit {
         | ServiceError::NoPlan(_)
         | ServiceError::NoModel(_)
         | ServiceError::NoCluster(_)
+        | ServiceError::NoObservation(_)
         | ServiceError::Unexpected { .. } => Exit::BadInput,
         ServiceError::Unavailable(_) | ServiceError::Hub(_) => Exit::UpstreamFailed,
         ServiceError::Internal(_) => Exit::Internal,

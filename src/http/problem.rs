@@ -193,6 +193,9 @@ impl From<ServiceError> for Problem {
             ServiceError::NoCluster(name) => {
                 Self::new(Kind::ClusterNotFound, format!("no cluster is saved under {name}"))
             }
+            ServiceError::NoObservation(id) => {
+                Self::new(Kind::ObservationNotFound, format!("no observation is kept under {id}"))
+            }
             ServiceError::Unexpected { current } => {
                 let detail = match &current {
                     Some(_) => "what is stored has another ETag",

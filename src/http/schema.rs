@@ -303,6 +303,24 @@ pub struct SavedClusterBody {
     pub cluster: ClusterChoice,
 }
 
+/// The body of `POST /v1/observations`.
+#[derive(Debug, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ObservationBody {
+    /// The text of an engine's start-up log.
+    pub log: String,
+    /// What it ran on; without it there is no prediction.
+    #[schema(required = false)]
+    pub cluster: Option<ClusterChoice>,
+    /// The model, where the log's own name for it is a path.
+    #[schema(required = false)]
+    pub model: Option<ModelChoice>,
+    #[schema(required = false)]
+    pub assumptions: Option<AssumptionsBody>,
+    /// `false`: keep nothing. `true`: fail when it cannot be kept. Left out: keep it where the database is there.
+    pub store: Option<bool>,
+}
+
 /// A config.json as it is, or with its side file: `{"config": …, "quantization_config": …}`.
 #[derive(Debug, ToSchema)]
 #[serde(untagged)]

@@ -141,7 +141,10 @@ const fn status(error: &ServiceError) -> u16 {
     match error {
         ServiceError::Malformed(_) => 400,
         ServiceError::Invalid(_) => 422,
-        ServiceError::NoPlan(_) | ServiceError::NoModel(_) | ServiceError::NoCluster(_) => 404,
+        ServiceError::NoPlan(_)
+        | ServiceError::NoModel(_)
+        | ServiceError::NoCluster(_)
+        | ServiceError::NoObservation(_) => 404,
         ServiceError::Unexpected { .. } => 412,
         ServiceError::Unavailable(_) => 503,
         ServiceError::Hub(HubError::Gated(_) | HubError::TokenRefused) => 403,
@@ -158,6 +161,7 @@ fn shown(error: ServiceError) -> BatchProblem {
         ServiceError::NoPlan(_) => ("plan_not_found", Vec::new()),
         ServiceError::NoModel(_) => ("model_not_found", Vec::new()),
         ServiceError::NoCluster(_) => ("cluster_not_found", Vec::new()),
+        ServiceError::NoObservation(_) => ("observation_not_found", Vec::new()),
         ServiceError::Unexpected { .. } => ("precondition_failed", Vec::new()),
         ServiceError::Unavailable(_) => ("database_unavailable", Vec::new()),
         ServiceError::Hub(HubError::Gated(_) | HubError::TokenRefused) => ("model_gated", Vec::new()),

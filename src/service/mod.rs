@@ -60,6 +60,9 @@ pub enum ServiceError {
     /// No cluster is saved under this name.
     #[error("no cluster is saved under {0}")]
     NoCluster(String),
+    /// No start-up is kept under this id.
+    #[error("no observation is kept under {0}")]
+    NoObservation(String),
     /// What is stored is not what the caller expected; its hash, if anything is stored.
     #[error("what is stored is not the expected one")]
     Unexpected { current: Option<String> },

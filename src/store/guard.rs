@@ -7,8 +7,8 @@ use time::OffsetDateTime;
 use tokio::sync::Notify;
 
 use super::{
-    Answer, ClusterRecord, Expect, ModelHead, ModelRecord, NamedValue, Page, PlanRecord, Put, Store,
-    StoreError, migrations,
+    Answer, ClusterRecord, Expect, ModelHead, ModelRecord, NamedValue, ObservationHead, ObservationPage,
+    ObservationRecord, Page, PlanRecord, Put, Store, StoreError, migrations,
 };
 
 /// The longest a call may take. A database that hangs is as good as away.
@@ -194,5 +194,21 @@ impl Store for Guard {
 
     fn delete_named_value<'a>(&'a self, kind: &'a str, name: &'a str) -> Answer<'a, bool> {
         Box::pin(self.call(self.inner.delete_named_value(kind, name)))
+    }
+
+    fn put_observation<'a>(&'a self, observation: &'a ObservationRecord) -> Answer<'a, ()> {
+        Box::pin(self.call(self.inner.put_observation(observation)))
+    }
+
+    fn observation<'a>(&'a self, id: &'a str) -> Answer<'a, Option<ObservationRecord>> {
+        Box::pin(self.call(self.inner.observation(id)))
+    }
+
+    fn observations<'a>(&'a self, page: &'a ObservationPage) -> Answer<'a, Vec<ObservationHead>> {
+        Box::pin(self.call(self.inner.observations(page)))
+    }
+
+    fn delete_observation<'a>(&'a self, id: &'a str) -> Answer<'a, bool> {
+        Box::pin(self.call(self.inner.delete_observation(id)))
     }
 }

@@ -28,6 +28,7 @@ const STEPS: &[Step] = &[
     step!(1, "models and plans", "0001_models_and_plans.sql"),
     step!(2, "clusters", "0002_clusters.sql"),
     step!(3, "named values", "0003_named_values.sql"),
+    step!(4, "observations", "0004_observations.sql"),
 ];
 
 /// The number of the newest migration.

@@ -1,4 +1,4 @@
-//! Where model configurations, plans and clusters are kept.
+//! Where model configurations, plans, clusters and observations are kept.
 //!
 //! One trait, two databases ([`postgres`], [`sqlite`]), one contract that both pass (`tests/store_contract.rs`).
 //! In front of either stand a guard that fails fast while the database is away ([`guard`]), a memory cache
@@ -11,6 +11,7 @@ pub mod models;
 pub mod plans;
 pub mod postgres;
 mod sql;
+mod sql_observations;
 pub mod sqlite;
 
 use std::future::Future;
@@ -115,6 +116,51 @@ pub struct NamedValue {
     pub updated_at: OffsetDateTime,
 }
 
+/// A start-up as kept, without the whole of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ObservationHead {
+    /// Hash of what was observed.
+    pub id: String,
+    pub engine: String,
+    pub version: String,
+    /// Catalogue key; empty when nothing said what it ran on.
+    pub gpu: String,
+    /// Empty when the log names none.
+    pub model: String,
+    /// The sizes, e.g. "TP=8 × PP=2".
+    pub layout: String,
+    /// `started`, `refused`, `unknown`.
+    pub outcome: String,
+    pub outcome_agrees: Option<bool>,
+    pub kv_tokens_observed: Option<f64>,
+    pub kv_tokens_predicted: Option<f64>,
+    /// Predicted over observed, by figure: an object of numbers.
+    pub ratios: Value,
+    /// When it was first kept, to the second.
+    pub observed_at: OffsetDateTime,
+}
+
+/// A start-up as kept.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ObservationRecord {
+    pub head: ObservationHead,
+    /// Recovered settings and figures beside the prediction.
+    pub record: Value,
+}
+
+/// A page of observations, newest first.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ObservationPage {
+    /// The time and id before which the page starts; `None` for the first page.
+    pub before: Option<(OffsetDateTime, String)>,
+    /// Only those of this engine, version, GPU, model.
+    pub engine: Option<String>,
+    pub version: Option<String>,
+    pub gpu: Option<String>,
+    pub model: Option<String>,
+    pub limit: u32,
+}
+
 /// Why a store did not do what it was asked.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum StoreError {
@@ -129,7 +175,7 @@ pub enum StoreError {
     Internal(String),
 }
 
-/// A database of models, plans and clusters. Every call is one transaction; a call that returns `Ok` is durable.
+/// A database of models, plans, clusters and observations. Every call is one transaction; a call that returns `Ok` is durable.
 pub trait Store: Send + Sync {
     /// `postgres` or `sqlite`.
     fn kind(&self) -> &'static str;
@@ -184,4 +230,16 @@ pub trait Store: Send + Sync {
 
     /// Forget a value; false when nothing was there.
     fn delete_named_value<'a>(&'a self, kind: &'a str, name: &'a str) -> Answer<'a, bool>;
+
+    /// Keep an observation; one under the same id keeps its time and takes the new prediction.
+    fn put_observation<'a>(&'a self, observation: &'a ObservationRecord) -> Answer<'a, ()>;
+
+    /// The observation kept under an id.
+    fn observation<'a>(&'a self, id: &'a str) -> Answer<'a, Option<ObservationRecord>>;
+
+    /// Kept observations, newest first.
+    fn observations<'a>(&'a self, page: &'a ObservationPage) -> Answer<'a, Vec<ObservationHead>>;
+
+    /// Forget an observation; false when nothing was there.
+    fn delete_observation<'a>(&'a self, id: &'a str) -> Answer<'a, bool>;
 }

@@ -357,6 +357,8 @@ macro_rules! store_over_pools {
                     Ok(deleted > 0)
                 })
             }
+
+            observation_statements!();
         }
     };
 }

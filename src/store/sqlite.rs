@@ -12,9 +12,10 @@ use time::OffsetDateTime;
 
 use super::fault::{fault, migrate_fault};
 use super::sql::{cluster, contains, current_hash, head, json_of, named_value, store_over_pools};
+use super::sql_observations::{LAST_TIME, observation, observation_statements};
 use super::{
-    Answer, ClusterRecord, Expect, ModelHead, ModelRecord, NamedValue, Page, PlanRecord, Put, StoreError,
-    migrations,
+    Answer, ClusterRecord, Expect, ModelHead, ModelRecord, NamedValue, ObservationHead, ObservationPage,
+    ObservationRecord, Page, PlanRecord, Put, StoreError, migrations,
 };
 
 /// Two pools on one file: SQLite lets one connection write at a time.

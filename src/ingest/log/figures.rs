@@ -91,8 +91,7 @@ pub(super) fn take(out: &mut Observed, pattern: usize, text: &str) -> bool {
     match kind {
         Line::VllmConfig => {
             engine(out, "vllm");
-            let version = after.split([')', ' ']).next().unwrap_or_default();
-            version.clone_into(&mut out.settings.version);
+            out.settings.version = settings::version(after);
             out.generation = Some(if text.contains("a V1 LLM engine") { "V1" } else { "V0" });
             settings::vllm(out, text);
         }
@@ -103,7 +102,7 @@ pub(super) fn take(out: &mut Observed, pattern: usize, text: &str) -> bool {
         Line::VllmVersion => {
             engine(out, "vllm");
             if out.settings.version.is_empty() {
-                after.split_whitespace().next().unwrap_or_default().clone_into(&mut out.settings.version);
+                out.settings.version = settings::version(after);
             }
         }
         Line::Weights => return gib(after).map(|v| out.weights_gib.add(v, n)).is_some(),
@@ -210,7 +209,7 @@ pub(super) fn take(out: &mut Observed, pattern: usize, text: &str) -> bool {
         }
         Line::TensorrtVersion => {
             engine(out, "tensorrt-llm");
-            after.split_whitespace().next().unwrap_or_default().clone_into(&mut out.settings.version);
+            out.settings.version = settings::version(after);
         }
         Line::TensorrtPool => {
             engine(out, "tensorrt-llm");

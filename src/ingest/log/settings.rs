@@ -42,10 +42,23 @@ fn word(text: &str, key: &str) -> Option<String> {
     value(text, key).filter(|v| !matches!(*v, "None" | "null" | "")).map(|v| v.chars().take(200).collect())
 }
 
+/// A model's name as it may be shown and kept: an address (`s3://…`) without what may open it.
+fn without_credentials(model: &str) -> String {
+    let Some((scheme, rest)) = model.split_once("://") else { return model.to_owned() };
+    let path = rest.split(['?', '#']).next().unwrap_or_default();
+    let path = path.rsplit_once('@').map_or(path, |(_, path)| path);
+    format!("{scheme}://{path}")
+}
+
+/// A version as printed, no longer than a version is.
+pub(super) fn version(text: &str) -> String {
+    text.chars().take_while(|c| c.is_ascii_alphanumeric() || "._+-".contains(*c)).take(60).collect()
+}
+
 /// vLLM: the line with the engine's configuration, and the one with what the caller set.
 pub(super) fn vllm(out: &mut Observed, text: &str) {
     if let Some(model) = word(text, "model").or_else(|| word(text, "model_tag")) {
-        out.model = Some(model);
+        out.model = Some(without_credentials(&model));
     }
     let sizes = [
         ("tensor_parallel_size", &mut out.tp),
@@ -94,7 +107,7 @@ pub(super) fn vllm(out: &mut Observed, text: &str) {
 /// SGLang: `ServerArgs(…)`.
 pub(super) fn sglang(out: &mut Observed, text: &str) {
     if let Some(model) = word(text, "model_path") {
-        out.model = Some(model);
+        out.model = Some(without_credentials(&model));
     }
     let size = |key: &str| whole(text, key).filter(|n| bounds::PARALLEL.contains(n));
     let tp = size("tp_size").unwrap_or(1);

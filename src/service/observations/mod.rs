@@ -1,37 +1,58 @@
 //! After a start: what the engine's log says beside what was predicted, item by item, with the likely cause.
+//!
+//! [`stored`] keeps what was compared, [`residuals`] sums over what is kept.
+
+pub mod residuals;
+pub mod stored;
 
 use std::io::{self, BufRead};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
+use super::ServiceError;
 use super::checks::quantised_copy;
 use super::question::{self, Asked};
-use super::{App, ServiceError};
-use crate::ingest::fields::Fields;
-use crate::ingest::json::Document;
+use crate::catalogue::calibration;
 use crate::ingest::log::{self, Figure, Observed, Outcome};
 use crate::ingest::request::{ModelRequest, ModelSource, PlanRequest};
-use crate::ingest::{FieldError, Pointer};
+use crate::planner::layout::Shape;
 use crate::planner::plan::{Plan, RankedLayout};
+use crate::planner::replica::sizes;
 
 const GIB: f64 = 1_073_741_824.0;
 
 /// A ratio further from 1 than this is a difference worth a cause.
 const AGREES: f64 = 0.05;
 
-/// The answer of `POST /v1/observations`.
-#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+/// A start-up beside its prediction.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
 pub struct ObservationAnswer {
+    /// Where it is kept; null when it is not.
+    pub id: Option<String>,
+    /// True when it is in the database.
+    pub stored: bool,
+    /// Why it is not kept, when it is not.
+    pub not_stored: Option<String>,
+    /// When it was first kept, RFC 3339; null when it is not kept.
+    pub observed_at: Option<String>,
     pub engine: String,
     pub version: String,
     /// vLLM: `V0` or `V1` lines.
     pub generation: Option<String>,
     pub model: Option<String>,
+    /// Catalogue key of what it ran on; null when nothing said so.
+    pub gpu: Option<String>,
+    /// What it ran on, in the normal form of text; null when nothing said so.
+    pub cluster: Option<String>,
+    /// The sizes, e.g. "TP=8 × PP=2".
+    pub layout: String,
+    pub settings: RecoveredSettings,
     /// `started`, `refused`, `unknown`.
     pub outcome: String,
-    /// The engine's own words and their line, when it refused.
+    /// The engine's refusal and its line, when it refused.
     pub refusal: Option<Refused>,
     /// What the log says beside what was predicted.
     pub items: Vec<Item>,
@@ -41,23 +62,75 @@ pub struct ObservationAnswer {
     pub outcome_agrees: Option<bool>,
     /// Why there is no prediction, when there is none.
     pub not_predicted: Option<String>,
+    /// Planner and fitted constants that predicted, e.g. "0.1.0, 2026-05-01-2301".
+    pub predicted_by: Option<String>,
     pub nccl_links: Vec<String>,
-    /// Rows of a topology matrix in the log, to be sent as a cluster.
+    /// Rows of a topology matrix in the log, to be sent as a cluster. They are not kept.
     pub topology: Option<String>,
     pub lines: u64,
     pub lines_used: u64,
 }
 
+/// The settings that a log shows; null where it shows none.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct RecoveredSettings {
+    pub tp: u64,
+    pub pp: u64,
+    pub dp: u64,
+    pub attention_dp: u64,
+    pub enable_expert_parallel: bool,
+    pub dcp: u64,
+    /// In the sense of the engine's own knob.
+    pub gpu_memory_utilization: Option<f64>,
+    pub kv_cache_dtype: String,
+    pub max_model_len: Option<u64>,
+    pub max_num_seqs: Option<u64>,
+    pub max_num_batched_tokens: Option<u64>,
+    pub block_size: Option<u64>,
+    pub kv_cache_memory_bytes: Option<u64>,
+    pub quantization: Option<String>,
+    pub enable_prefix_caching: Option<bool>,
+    pub enforce_eager: bool,
+    pub num_speculative_tokens: u64,
+}
+
+impl RecoveredSettings {
+    fn of(observed: &Observed) -> Self {
+        let settings = &observed.settings;
+        Self {
+            tp: observed.tp,
+            pp: observed.pp,
+            dp: observed.dp,
+            attention_dp: observed.attention_dp,
+            enable_expert_parallel: observed.ep,
+            dcp: observed.dcp,
+            gpu_memory_utilization: settings.gpu_memory_utilization,
+            kv_cache_dtype: settings.kv_cache_dtype.clone(),
+            max_model_len: settings.max_model_len,
+            max_num_seqs: settings.max_num_seqs,
+            max_num_batched_tokens: settings.max_num_batched_tokens,
+            block_size: settings.block_size,
+            kv_cache_memory_bytes: settings.kv_cache_memory_bytes.map(|b| b.get()),
+            quantization: settings.quantization.clone(),
+            enable_prefix_caching: settings.enable_prefix_caching,
+            enforce_eager: settings.enforce_eager,
+            num_speculative_tokens: settings.num_speculative_tokens,
+        }
+    }
+}
+
 /// An engine's refusal.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Refused {
     pub code: String,
-    pub message: String,
+    /// The engine's own words; null in what is kept, for words of a log may hold more than they should.
+    pub message: Option<String>,
     pub line: u64,
 }
 
 /// One figure, both ways.
-#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Item {
     /// `weights`, `activation`, `cuda_graph`, `kv_pool`, `kv_tokens`, `concurrency`, `bytes_per_token`.
     pub name: String,
@@ -95,51 +168,6 @@ pub fn compare_offline(
         Err(error) => return Err(error),
     };
     answer(observed, asked)
-}
-
-impl App {
-    /// Read a log in a request and compare it with the prediction.
-    ///
-    /// # Errors
-    /// [`ServiceError::Invalid`] with every fault of the question.
-    pub async fn observe(&self, document: &Document) -> Result<ObservationAnswer, ServiceError> {
-        let (text, base) = parts(document).map_err(ServiceError::Invalid)?;
-        let observed = read_log(text.as_bytes()).map_err(|e| ServiceError::Internal(e.to_string()))?;
-        let asked = match request(&observed, &base)? {
-            Some(request) => Some(match self.asked(&request).await {
-                Err(error) => match copy_of(&request, &error) {
-                    Some(request) => self.asked(&request).await,
-                    None => Err(error),
-                },
-                asked => asked,
-            }),
-            None => None,
-        };
-        answer(&observed, asked)
-    }
-}
-
-/// The log of a body, and what it says beside it: `cluster`, `model`, `assumptions`.
-fn parts(document: &Document) -> Result<(&str, Map<String, Value>), Vec<FieldError>> {
-    let mut faults = document.duplicates.clone();
-    let mut log = None;
-    let mut base = Map::new();
-    if let Some(mut fields) = Fields::of(&document.value, Pointer::root(), &mut faults) {
-        log = fields.required("log").and_then(Value::as_str);
-        if log.is_none() && fields.has("log") {
-            fields.refuse("log", "wrong_type", "`log` is the text of the log");
-        }
-        for key in ["cluster", "model", "assumptions"] {
-            if let Some(value) = fields.raw(key) {
-                base.insert(key.to_owned(), value.clone());
-            }
-        }
-        fields.finish();
-    }
-    match log {
-        Some(log) if faults.is_empty() => Ok((log, base)),
-        _ => Err(faults),
-    }
 }
 
 /// The plan question behind a log; `None` when model or cluster are not known.
@@ -191,7 +219,7 @@ fn answer(
     let items = items(observed, layout);
     let refusal = match &observed.outcome {
         Outcome::Refused { code, message, line } => {
-            Some(Refused { code: (*code).to_owned(), message: message.clone(), line: *line })
+            Some(Refused { code: (*code).to_owned(), message: Some(message.clone()), line: *line })
         }
         _ => None,
     };
@@ -201,7 +229,20 @@ fn answer(
         Outcome::Started => Some(true),
         Outcome::Unknown => (!observed.kv_tokens.values.is_empty()).then_some(true),
     };
+    let first_pool = plan.as_ref().and_then(|p| p.cluster.node_pools.first());
+    let gpu = layout.map(|l| &l.layout.gpu).or(first_pool.map(|pool| &pool.gpu));
     Ok(ObservationAnswer {
+        id: None,
+        stored: false,
+        not_stored: None,
+        observed_at: None,
+        gpu: gpu.cloned(),
+        cluster: plan.as_ref().map(|p| p.cluster.text.clone()),
+        layout: layout_of(observed),
+        settings: RecoveredSettings::of(observed),
+        predicted_by: plan
+            .as_ref()
+            .map(|_| format!("{}, {}", env!("CARGO_PKG_VERSION"), calibration::calibration().version)),
         engine: observed.settings.name.clone(),
         version: observed.settings.version.clone(),
         generation: observed.generation.map(str::to_owned),
@@ -222,6 +263,21 @@ fn answer(
         lines: observed.lines,
         lines_used: observed.lines_used,
     })
+}
+
+/// The sizes of what ran, as text.
+fn layout_of(observed: &Observed) -> String {
+    let mut shape = Shape::new(observed.tp, observed.pp);
+    shape.attention_dp = observed.attention_dp;
+    shape.dcp = observed.dcp;
+    let mut text = sizes(&shape);
+    if observed.dp > 1 {
+        text.push_str(&format!(" × DP={}", observed.dp));
+    }
+    if observed.ep {
+        text.push_str(", experts shared");
+    }
+    text
 }
 
 /// The plan of exactly what ran.
