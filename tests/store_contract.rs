@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use shardwise::store::{
-    ClusterRecord, Expect, Guard, Health, Kept, Lookup, ModelRecord, Models, NamedValue, ObservationHead, ObservationPage, ObservationRecord, Page, PlanRecord, Plans, PostgresStore, Put, SqliteStore, Store, StoreError, migrations,
+    ClusterRecord, Expect, Guard, Health, Kept, Lookup, ModelRecord, Models, NamedValue, ObservationHead,
+    ObservationPage, ObservationRecord, Page, PlanRecord, Plans, PostgresStore, Put, SqliteStore, Store,
+    StoreError, migrations,
 };
 use time::OffsetDateTime;
 
@@ -190,6 +192,7 @@ async fn values_are_kept_by_kind_and_name(store: &dyn Store) {
     assert_eq!(store.named_value("workspace", "T1").await, Ok(Some(two)));
     assert_eq!(store.delete_named_value("workspace", "T1").await, Ok(true));
     assert_eq!(store.named_value("workspace", "T1").await, Ok(None));
+}
 
 async fn observations_are_kept_newest_first(store: &dyn Store) {
     let at = |second: i64| OffsetDateTime::from_unix_timestamp(1_700_000_000 + second).expect("a time");
