@@ -45,7 +45,7 @@ pub struct KindPage {
 
 impl Kind {
     /// Every kind, in order of status.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::MalformedJson,
         Self::InvalidQuery,
         Self::SignatureRefused,
