@@ -59,3 +59,22 @@ fn no_two_models_share_an_alias() {
         }
     }
 }
+
+/// `docs/MODELS.md` is what the program prints. `SHARDWISE_TEST_UPDATE=1` writes it.
+#[test]
+fn the_index_page_is_the_catalogue() {
+    let printed = std::process::Command::new(env!("CARGO_BIN_EXE_shardwise"))
+        .args(["models", "list", "--format", "markdown"])
+        .output()
+        .expect("the program runs");
+    let printed = String::from_utf8(printed.stdout).expect("text");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/MODELS.md");
+    if std::env::var_os("SHARDWISE_TEST_UPDATE").is_some() {
+        std::fs::write(path, &printed).expect("written");
+    }
+    let kept = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(kept == printed, "docs/MODELS.md differs: run with SHARDWISE_TEST_UPDATE=1");
+    for model in models::all() {
+        assert!(printed.contains(&format!("| {} |", model.id)), "{}", model.id);
+    }
+}

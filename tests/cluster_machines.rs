@@ -250,3 +250,82 @@ fn a_thousand_nodes_are_one_pool() {
     let parsed = read(&text).expect("valid");
     assert_eq!((parsed.cluster.pools.len(), parsed.cluster.gpus()), (1, 8_000));
 }
+
+fn read_as(text: &str, gpu: &str) -> (Format, Vec<String>, Vec<String>) {
+    let parsed = recognise(text, Some(gpu), None, catalogue()).unwrap_or_else(|e| panic!("{e}: {text}"));
+    let pools = parsed.cluster.pools.iter().map(|p| {
+        format!("{}x{} {} | {}/{}", p.nodes, p.gpus_per_node, p.gpu.key, p.intra_link.key, p.island_gpus)
+    });
+    (parsed.format, pools.collect(), parsed.cluster.warnings.iter().map(|w| w.code.clone()).collect())
+}
+
+#[test]
+fn ray_status_prints_usage() {
+    let text = "======== Autoscaler status ========\nNode status\n---\nActive:\n 2 node_a\nResources\n---\nUsage:\n 0.0/384.0 CPU\n 0.0/16.0 GPU\n 0.0/2.0 accelerator_type:H100\n 0B/2.90TiB memory\nDemands:\n (no resource demands)\n";
+    let (format, pools, _) = meaning(text);
+    assert_eq!(format, Format::RayResources);
+    assert_eq!(pools, ["2x8 h100-sxm5-80gb | nvlink4/8 | infiniband-ndr"]);
+}
+
+#[test]
+fn topology_conf_names_hosts_and_domains() {
+    let tree =
+        "SwitchName=s0 Nodes=node[01-08]\nSwitchName=s1 Nodes=node[09-16]\nSwitchName=s2 Switches=s[0-1]\n";
+    assert_eq!(read(tree).expect_err("the GPU is not named").kind, ClusterErrorKind::Ambiguous);
+    let (format, pools, warnings) = read_as(tree, "h100");
+    assert_eq!(format, Format::Slurm);
+    assert_eq!(pools, ["16x8 h100-sxm5-80gb | nvlink4/8"]);
+    assert_eq!(warnings, ["switch_levels"]);
+
+    let blocks = "BlockName=b1 Nodes=node[01-18]\nBlockName=b2 Nodes=node[19-36]\nBlockSizes=18\n";
+    let (_, pools, _) = read_as(blocks, "gb200");
+    assert_eq!(pools, ["36x4 gb200-186gb | nvlink5-nvl72/72"]);
+
+    // the nodes' own records say what each has
+    let both = format!("NodeName=node[01-16] Gres=gpu:h200:8 State=UNKNOWN\n{tree}");
+    let (_, pools, _) = meaning(&both);
+    assert_eq!(pools, ["16x8 h200-sxm-141gb | nvlink4/8 | infiniband-ndr"]);
+}
+
+/// The table of link types as AMD's tools print it.
+fn amd_table(title: &str, kinds: &[&[&str]]) -> String {
+    let names: Vec<String> = (0..kinds.len()).map(|i| format!("GPU{i}")).collect();
+    let rows: Vec<String> =
+        kinds.iter().zip(&names).map(|(row, name)| format!("{name}   {}", row.join("         "))).collect();
+    format!("{title}\n       {}\n{}\n\n", names.join("         "), rows.join("\n"))
+}
+
+#[test]
+fn amd_tables_show_what_xgmi_joins() {
+    let rocm = "============================== Link Type between two GPUs ==============================";
+    let mesh: &[&[&str]] = &[
+        &["0", "XGMI", "XGMI", "XGMI"],
+        &["XGMI", "0", "XGMI", "XGMI"],
+        &["XGMI", "XGMI", "0", "XGMI"],
+        &["XGMI", "XGMI", "XGMI", "0"],
+    ];
+    let (format, pools, warnings) = read_as(&amd_table(rocm, mesh), "mi300x");
+    assert_eq!(format, Format::AmdTopology);
+    assert_eq!(pools, ["1x4 mi300x | xgmi3/4"]);
+    assert!(warnings.is_empty(), "{warnings:?}");
+    assert_eq!(read(&amd_table(rocm, mesh)).expect_err("no GPU is named").kind, ClusterErrorKind::Ambiguous);
+
+    let pairs: &[&[&str]] = &[
+        &["SELF", "XGMI", "PCIE", "PCIE"],
+        &["XGMI", "SELF", "PCIE", "PCIE"],
+        &["PCIE", "PCIE", "SELF", "XGMI"],
+        &["PCIE", "PCIE", "XGMI", "SELF"],
+    ];
+    let (_, pools, warnings) = read_as(&amd_table("LINK TYPE TABLE:", pairs), "mi250x");
+    assert!(pools[0].ends_with("/2"), "{pools:?}");
+    assert_eq!(warnings, ["island_smaller_than_node"]);
+
+    let cards: &[&[&str]] = &[&["0", "PCIE"], &["PCIE", "0"]];
+    let (_, pools, _) = read_as(&amd_table(rocm, cards), "mi300x");
+    assert_eq!(pools, ["1x2 mi300x | pcie5/2"]);
+
+    let damaged =
+        recognise(&amd_table(rocm, &[&["0", "XGMI"], &["XGMI"]]), Some("mi300x"), None, catalogue())
+            .expect_err("a cell is missing");
+    assert_eq!(damaged.at.map(|at| at.0), Some(4));
+}

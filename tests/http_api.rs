@@ -324,3 +324,59 @@ async fn a_full_server_refuses_at_once_and_a_slow_body_is_cut() {
     assert!(held.starts_with("HTTP/1.1 503") && held.contains("timed_out"), "{held}");
     assert_eq!(api.call("POST", "/v1/plans", Some(&question())).await.status, 200, "the place is free again");
 }
+
+#[tokio::test]
+async fn a_model_shows_its_ledger_its_cache_and_its_tp_sizes() {
+    let api = Api::start().await;
+    let shown = api.get("/v1/models/meta-llama/Llama-3.3-70B-Instruct").await.json();
+    let sizes = &shown["sizes"];
+    let bytes: u64 =
+        sizes["ledger"].as_array().expect("groups").iter().map(|g| g["bytes"].as_u64().expect("bytes")).sum();
+    assert_eq!(Some(bytes), shown["facts"]["weights_bytes"].as_u64());
+    assert_eq!(sizes["kv_bytes_per_token"], 327_680);
+    assert_eq!(sizes["kv_formula"], "2 × 80 layers × 8 heads × 128 × 2 B = 327,680 B");
+    let tp = |n: u64| {
+        sizes["tp_sizes"].as_array().expect("sizes").iter().find(|t| t["tp"] == n).expect("judged").clone()
+    };
+    assert_eq!(
+        (tp(8)["allowed"].as_bool(), tp(8)["replication_thousandths"].as_u64()),
+        (Some(true), Some(1000))
+    );
+    assert_eq!(
+        (tp(16)["code"].as_str(), tp(16)["replication_thousandths"].as_u64()),
+        (Some("kv_replicated"), Some(2000))
+    );
+    assert_eq!(
+        (tp(12)["allowed"].as_bool(), tp(12)["code"].as_str()),
+        (Some(false), Some("query_heads_not_divisible"))
+    );
+    assert!(tp(12)["reason"].as_str().is_some_and(|reason| reason.contains("64 query heads")));
+    let alike = shown["same_shape"].as_array().expect("ids");
+    assert!(alike.contains(&"meta-llama/Llama-3.1-70B".into()), "{alike:?}");
+}
+
+#[tokio::test]
+async fn a_configuration_is_inspected_without_being_stored() {
+    let api = Api::start().await;
+    let mut sent = config();
+    sent["colour"] = "blue".into();
+    let read = api.call("POST", "/v1/models:inspect", Some(&sent)).await;
+    assert_eq!(read.status, 200, "{}", read.text());
+    let read = read.json();
+    assert_eq!(read["layer_kinds"].as_array().map(Vec::len), Some(1));
+    assert!(
+        read["notes"]
+            .as_array()
+            .expect("notes")
+            .iter()
+            .any(|n| n["pointer"].as_str().is_some_and(|p| p.ends_with("colour")))
+    );
+    sent["num_attention_heads"] = 0.into();
+    let refused = api.call("POST", "/v1/models:inspect", Some(&sent)).await;
+    assert_eq!(refused.status, 422);
+    assert_eq!(refused.json()["errors"][0]["pointer"], "#/num_attention_heads");
+    let llama = shardwise::catalogue::models::find("meta-llama/Llama-3.1-8B").expect("listed").config();
+    let twin = api.call("POST", "/v1/models:inspect", Some(&llama)).await.json();
+    let alike = twin["same_shape"].as_array().expect("ids");
+    assert!(alike.contains(&"meta-llama/Llama-3.1-8B".into()), "{alike:?}");
+}

@@ -145,3 +145,40 @@ async fn no_input_reaches_another_address() {
     assert_eq!(api.call("POST", "/v1/plans", Some(&revision)).await.status, 422);
     assert_eq!(local.requests(), 0);
 }
+
+#[tokio::test]
+async fn a_refresh_sends_the_tag_and_says_what_came_of_it() {
+    let folder = tempfile::tempdir().expect("folder");
+    let newer = Says::file(&config(16)).with("etag", "\"e2\"");
+    let local = LocalHub::start(&[(
+        PATH,
+        vec![Says::file(&config(32)), Says::file(&config(32)), newer, Says::status(503)],
+    )])
+    .await;
+    let api = service(&folder.path().join("s.sqlite"), &local.endpoint(), LONG).await;
+    let refresh = async || api.call("POST", "/v1/models/acme/tiny/refresh", None).await;
+    let first = refresh().await;
+    assert_eq!(first.status, 200, "{}", first.text());
+    assert_eq!(first.json()["outcome"], "fetched");
+    assert_eq!(first.json()["model"]["hub"]["etag"], "\"e1\"");
+    let again = refresh().await.json();
+    assert_eq!(
+        (again["outcome"].as_str(), again["model"]["facts"]["layers"].as_u64()),
+        (Some("unchanged"), Some(32))
+    );
+    assert_eq!(local.header(1, "if-none-match").as_deref(), Some("\"e1\""));
+    let moved = refresh().await.json();
+    assert_eq!(
+        (moved["outcome"].as_str(), moved["model"]["facts"]["layers"].as_u64()),
+        (Some("changed"), Some(16))
+    );
+    assert_eq!(moved["model"]["hub"]["etag"], "\"e2\"");
+    // the hub is away: what is stored stays
+    let away = refresh().await;
+    assert_eq!((away.status.as_u16(), away.json()["code"].as_str()), (502, Some("hub_unavailable")));
+    assert_eq!(api.get("/v1/models/acme/tiny").await.json()["facts"]["layers"], 16);
+    // one that was put here has no other source
+    let own: Value = serde_json::from_str(&config(8)).expect("JSON");
+    assert_eq!(api.call("PUT", "/v1/models/acme/own", Some(&own)).await.status, 201);
+    assert_eq!(api.call("POST", "/v1/models/acme/own/refresh", None).await.status, 412);
+}

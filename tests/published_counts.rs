@@ -138,3 +138,77 @@ fn baichuan_2_7b_turns_positions_and_13b_does_not() {
     };
     assert_eq!((tables(&seven), tables(&thirteen)), (1, 0));
 }
+
+/// https://huggingface.co/deepseek-ai/deepseek-moe-16b-base: 16,375,728,128 parameters by its safetensors metadata.
+#[test]
+fn deepseek_moe_16b() {
+    let spec = read(&json!({
+        "architectures": ["DeepseekForCausalLM"], "model_type": "deepseek", "torch_dtype": "bfloat16",
+        "hidden_size": 2048, "num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 16,
+        "intermediate_size": 10_944, "moe_intermediate_size": 1408, "n_routed_experts": 64,
+        "n_shared_experts": 2, "num_experts_per_tok": 6, "first_k_dense_replace": 1, "moe_layer_freq": 1,
+        "vocab_size": 102_400, "max_position_embeddings": 4096, "tie_word_embeddings": false,
+    }));
+    assert_eq!(spec.parameters(), 16_375_728_128);
+    assert_eq!(spec.experts.map(|e| (e.routed, e.per_token, e.shared)), Some((64, 6, 2)));
+}
+
+/// https://huggingface.co/Qwen/Qwen-7B: 7,721,324,544 parameters by its safetensors metadata. Its file gives the width of
+/// gate and up together.
+#[test]
+fn qwen_1_7b() {
+    let spec = read(&json!({
+        "architectures": ["QWenLMHeadModel"], "model_type": "qwen", "bf16": true, "torch_dtype": "bfloat16",
+        "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "intermediate_size": 22_016,
+        "kv_channels": 128, "no_bias": true, "vocab_size": 151_936, "seq_length": 8192,
+        "max_position_embeddings": 8192, "tie_word_embeddings": false,
+    }));
+    assert_eq!(spec.parameters(), 7_721_324_544);
+}
+
+/// The paper (arXiv:2507.19427) gives 316 billion parameters of the language model and 38 billion active.
+#[test]
+fn step_3() {
+    let spec = read(&json!({
+        "architectures": ["Step3TextForCausalLM"], "model_type": "step3_text", "torch_dtype": "bfloat16",
+        "hidden_size": 7168, "num_hidden_layers": 61, "num_attention_heads": 64, "num_attention_groups": 1,
+        "head_dim": 256, "share_q_dim": 2048, "intermediate_size": 18_432, "moe_intermediate_size": 5120,
+        "moe_num_experts": 48, "moe_top_k": 3, "share_expert_dim": 5120, "vocab_size": 128_815,
+        "moe_layers_enum": (4..60).map(|i| i.to_string()).collect::<Vec<_>>().join(","),
+        "max_position_embeddings": 65_536, "tie_word_embeddings": false,
+    }));
+    let attention = 7168 * (2048 + 2 * 256) + 2048 + 2048 * 64 * 256 + 64 * 256 * 7168;
+    let experts = 48 * 7168 + (48 + 1) * 3 * 5120 * 7168;
+    let all = 61 * (attention + 2 * 7168) + 56 * experts + 5 * 3 * 18_432 * 7168 + 2 * 128_815 * 7168 + 7168;
+    assert_eq!(spec.parameters(), all);
+    assert_eq!(all / 1_000_000_000, 316);
+    assert_eq!(spec.active_parameters() / 1_000_000_000, 38);
+    // queries of low rank are made on every rank, one KV head is copied to each
+    assert_eq!((spec.kv_heads, spec.head_size), (1, 256));
+}
+
+/// InternLM-7B is a Llama with biases on the attention's projections.
+#[test]
+fn internlm_7b() {
+    let spec = read(&json!({
+        "architectures": ["InternLMForCausalLM"], "model_type": "internlm", "torch_dtype": "float16", "bias": true,
+        "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "intermediate_size": 11_008,
+        "vocab_size": 103_168, "max_position_embeddings": 2048, "tie_word_embeddings": false,
+    }));
+    let layer = 4 * (4096 * 4096 + 4096) + 3 * 11_008 * 4096 + 2 * 4096;
+    assert_eq!(spec.parameters(), 2 * 103_168 * 4096 + 32 * layer + 4096);
+}
+
+/// FlexOlmo is an OLMoE with the norms behind attention and experts.
+#[test]
+fn flex_olmo() {
+    let sizes = |architecture: &str| {
+        read(&json!({
+            "architectures": [architecture], "model_type": "olmoe", "torch_dtype": "bfloat16", "hidden_size": 4096,
+            "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 32, "intermediate_size": 11_008,
+            "num_experts": 7, "num_experts_per_tok": 5, "vocab_size": 100_352, "max_position_embeddings": 4096,
+            "tie_word_embeddings": false,
+        }))
+    };
+    assert_eq!(sizes("FlexOlmoForCausalLM").parameters(), sizes("OlmoeForCausalLM").parameters());
+}

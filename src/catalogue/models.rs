@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::ingest::config_json::{self, ConfigError, ReadModel, WhatIf};
 use crate::ingest::fields::nearest;
+use crate::planner::model::{LayerKind, ModelSpec};
 
 /// The packed bodies.
 static ARCHIVE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/models.bin"));
@@ -206,6 +207,27 @@ impl CatalogueModel {
         MODELS.iter().find(|model| model.id == shared && model.body == self.body && model.side == self.side)
     }
 
+    /// The other models that have exactly this one's shape: every tensor, every cache and every layer are the same, so that weights,
+    /// cache and speed are. Context lengths may differ.
+    #[must_use]
+    pub fn of_same_shape(&self) -> Vec<&'static Self> {
+        let alike = |other: &&Self| {
+            other.id != self.id
+                && other.architecture == self.architecture
+                && other.parameters == self.parameters
+                && other.quantization == self.quantization
+        };
+        let candidates: Vec<&'static Self> = MODELS.iter().filter(alike).collect();
+        let Some(own) = self.spec().ok().filter(|_| !candidates.is_empty()) else { return Vec::new() };
+        candidates
+            .into_iter()
+            .filter(|other| {
+                (other.body == self.body && other.overrides == self.overrides)
+                    || other.spec().is_ok_and(|spec| same_shape(&spec, &own))
+            })
+            .collect()
+    }
+
     /// The content of ModelOpt's side file, for checkpoints that have one.
     #[must_use]
     pub fn side_quantization(&self) -> Option<Value> {
@@ -235,7 +257,7 @@ impl CatalogueModel {
     ///
     /// # Errors
     /// As [`CatalogueModel::read`].
-    pub fn spec(&self) -> Result<crate::planner::model::ModelSpec, ConfigError> {
+    pub fn spec(&self) -> Result<ModelSpec, ConfigError> {
         self.read().map(|read| read.spec)
     }
 
@@ -246,6 +268,18 @@ impl CatalogueModel {
         let differing = self.overrides.map_or_else(String::new, |keys| format!(", except {keys}"));
         Some(format!("read from the configuration of {shared}, which has the same shape{differing}"))
     }
+}
+
+/// True when two models are built of the same tensors and leave the same bytes in the cache, layer by layer.
+#[must_use]
+pub fn same_shape(a: &ModelSpec, b: &ModelSpec) -> bool {
+    let alike = |a: &LayerKind, b: &LayerKind| {
+        (a.query_heads, &a.caches, &a.tensors) == (b.query_heads, &b.caches, &b.tensors)
+    };
+    a.layers == b.layers
+        && a.kinds.len() == b.kinds.len()
+        && a.kinds.iter().zip(&b.kinds).all(|(a, b)| alike(a, b))
+        && (&a.head, &a.tail) == (&b.head, &b.tail)
 }
 
 /// One packed JSON text. The archive is made by the build from files that a test reads, so a failure is a null value.

@@ -47,8 +47,8 @@ pub enum Command {
     Topology(TopologyArgs),
     /// The GPUs that can be planned on.
     Gpus,
-    /// The models of the catalogue, all or those whose name holds TEXT.
-    Models { text: Option<String> },
+    /// The models of the catalogue; one model in full; a config.json read or stored.
+    Models(super::models::ModelsArgs),
     /// How far predictions lie from what real machines printed.
     #[command(subcommand)]
     Accuracy(AccuracyCommand),

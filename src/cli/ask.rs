@@ -11,10 +11,9 @@ use super::exit::Exit;
 use super::output;
 use super::plan::{exit_of, tell};
 use super::request::text_at;
-use crate::catalogue::{hardware, models};
+use crate::catalogue::hardware;
 use crate::ingest::batch::BatchRequest;
 use crate::ingest::json::{self as document, Document};
-use crate::planner::units::grouped;
 use crate::service::{self, ServiceError, accuracy, calibrate};
 
 /// A question in the API's own JSON.
@@ -94,25 +93,6 @@ pub fn gpus() -> Exit {
         );
     }
     output::print(&text)
-}
-
-/// The models of the catalogue whose id or plain name holds `text`.
-pub fn models(text: Option<&str>) -> Exit {
-    let needle = text.unwrap_or_default().to_lowercase();
-    let named = |name: &str| name.to_lowercase().contains(&needle);
-    let mut list = String::new();
-    let _ = writeln!(list, "{:<52} {:>17} {:>11}  weights", "id", "parameters", "context");
-    for model in models::all().iter().filter(|m| named(m.id) || m.aliases.iter().any(|a| named(a))) {
-        let _ = writeln!(
-            list,
-            "{:<52} {:>17} {:>11}  {}",
-            model.id,
-            grouped(model.parameters),
-            grouped(model.context_length),
-            model.quantization
-        );
-    }
-    output::print(&list)
 }
 
 pub fn accuracy(command: &AccuracyCommand) -> Exit {

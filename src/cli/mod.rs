@@ -8,6 +8,7 @@ mod exit;
 mod fit;
 mod health;
 mod kv;
+mod models;
 mod number;
 mod observe;
 mod output;
@@ -51,7 +52,7 @@ pub fn main() -> ExitCode {
         Command::Batch(args) => ask::batch(args),
         Command::Topology(args) => topology::run(args),
         Command::Gpus => ask::gpus(),
-        Command::Models { text } => ask::models(text.as_deref()),
+        Command::Models(args) => models::run(args),
         Command::Accuracy(command) => ask::accuracy(command),
         Command::Calibrate(args) => ask::calibrate(args),
         Command::Ask(args) => question::ask(args, cli.no_color.as_deref()),

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
+use serde_json::Value;
 use thiserror::Error;
 
 use crate::config::{ConfigError, Database, Place, Settings, SlackSection, Sources, environment};
 use crate::http;
 use crate::hub::{Hub, HubSettings};
-use crate::service::{App, HubAccess, Limits};
+use crate::service::{App, Expect, HubAccess, Limits, ModelView, Put, ServiceError};
 use crate::slack::post::Outlet;
 use crate::slack::signature::Verifier;
 use crate::slack::{self, Slack};
@@ -107,13 +108,7 @@ pub fn serve(args: &ServeArgs) -> Result<(), ServeError> {
         tracing::warn!(variable = name, "this environment variable is no setting");
     }
     let metrics = settings.server.metrics_listen.map(|_| telemetry::start_metrics()).transpose()?;
-    let limits = Limits {
-        answers_bytes: settings.cache.answers_bytes,
-        plans_bytes: settings.cache.plans_bytes,
-        models_fresh: Duration::from_millis(settings.cache.models_fresh_ms),
-        stored_per_s: settings.plans.stored_per_s,
-        keep_days: settings.plans.keep_days,
-    };
+    let limits = limits(&settings);
     let hub =
         HubSettings::of(&settings.hub).map(Hub::new).transpose().map_err(ServeError::Flag)?.map(|hub| {
             HubAccess::new(hub, Duration::from_secs(settings.hub.refresh_hours.saturating_mul(3600)))
@@ -126,6 +121,36 @@ pub fn serve(args: &ServeArgs) -> Result<(), ServeError> {
         let stop = http::server::told_to_stop();
         http::serve(app, background, &settings.server, metrics, slack, stop, listening).await?;
         Ok(())
+    })
+}
+
+fn limits(settings: &Settings) -> Limits {
+    Limits {
+        answers_bytes: settings.cache.answers_bytes,
+        plans_bytes: settings.cache.plans_bytes,
+        models_fresh: Duration::from_millis(settings.cache.models_fresh_ms),
+        stored_per_s: settings.plans.stored_per_s,
+        keep_days: settings.plans.keep_days,
+    }
+}
+
+/// Store a configuration in the database of the settings, as `PUT /v1/models/{id}` does.
+///
+/// # Errors
+/// [`ServeError`] when the database cannot be reached; inside, what the service says of the configuration.
+pub fn store_model(
+    args: &SettingsArgs,
+    id: &str,
+    body: &Value,
+) -> Result<Result<(Put, ModelView), ServiceError>, ServeError> {
+    let settings = Settings::read(&args.sources()?)?;
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+        let store = open(&settings.database)?;
+        if settings.database.migrate {
+            store.migrate().await?;
+        }
+        let (app, _) = App::new(store, false, &limits(&settings));
+        Ok(app.put_model(id, body, &Expect::Anything).await)
     })
 }
 

@@ -62,6 +62,8 @@ fn described() -> OpenApiRouter<State> {
         .routes(routes!(v1::fleet::create_batch))
         .routes(routes!(v1::fleet::create_question))
         .routes(routes!(v1::models::list_models))
+        .routes(routes!(v1::models::inspect_model))
+        .routes(routes!(v1::models::refresh_model))
         .routes(routes!(v1::models::get_model, v1::models::put_model, v1::models::delete_model))
         .routes(routes!(v1::hardware::list_gpus))
         .routes(routes!(v1::hardware::list_nodes))

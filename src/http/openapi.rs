@@ -78,6 +78,8 @@ pub const EXAMPLES: &[(&str, &str)] = examples![
     "models_search",
     "model_put",
     "model_get",
+    "model_inspect",
+    "model_refresh",
     "model_delete",
     "gpus_search",
     "nodes_search",

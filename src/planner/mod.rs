@@ -42,6 +42,7 @@ pub mod ranking;
 pub mod replica;
 pub mod search;
 pub mod show;
+pub mod sizes;
 pub mod sizing;
 pub mod smallest;
 pub mod sweep;

@@ -325,16 +325,23 @@ impl Ground<'_> {
     /// What each stage leaves for the cache: given outright, or the budget less everything else.
     fn cache_bytes(&self, weights: &[StageWeights], budget: &MemoryBudget) -> Result<Vec<Bytes>, Fault> {
         let mut left = Vec::with_capacity(weights.len());
+        // the stage that misses most says how far the layout is from fitting
+        let mut tightest: Option<(usize, Bytes, Bytes)> = None;
         for (stage, (weights, items)) in weights.iter().zip(&budget.stages).enumerate() {
             let used = weights.bytes + items.total();
             match (self.settings.kv_cache_memory_bytes, budget.kv_bytes(stage, used)) {
                 (Some(given), _) => left.push(given),
                 (None, Some(bytes)) if bytes > Bytes::ZERO => left.push(bytes),
                 (None, _) => {
-                    let budget = budget.of(stage);
-                    return Err(Fault::WeightsDoNotFit { stage, weights: weights.bytes, used, budget });
+                    let short = used - budget.of(stage);
+                    if tightest.is_none_or(|(other, _, used)| short > used - budget.of(other)) {
+                        tightest = Some((stage, weights.bytes, used));
+                    }
                 }
             }
+        }
+        if let Some((stage, weights, used)) = tightest {
+            return Err(Fault::WeightsDoNotFit { stage, weights, used, budget: budget.of(stage) });
         }
         Ok(left)
     }

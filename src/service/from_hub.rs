@@ -1,15 +1,18 @@
 //! Models from the hub: fetched once, stored, compared with the hub after a while, and served as they were while it is away.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use moka::future::Cache;
+use serde::Serialize;
 use time::OffsetDateTime;
+use utoipa::ToSchema;
 
-use super::models::hash_of;
+use super::models::{ModelView, hash_of};
 use super::{App, Expect, Notice, ServiceError};
 use crate::hub::{Answer, Fetched, Hub, HubError, HubId};
-use crate::store::{ModelRecord, StoreError};
+use crate::store::{DEFAULT_REVISION, Lookup, ModelRecord, StoreError};
 
 /// A hub, and how long what came from it is taken on trust.
 pub struct HubAccess {
@@ -29,8 +32,39 @@ impl HubAccess {
     }
 }
 
+/// What came of asking the hub again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Refresh {
+    /// What is stored is what the hub has.
+    Unchanged,
+    /// The hub had another configuration: it is stored now.
+    Changed,
+    /// It was not stored before.
+    Fetched,
+}
+
 /// How long an answer of the hub is remembered beside the database.
 const JUST_NOW: Duration = Duration::from_secs(10);
+
+/// What the hub said of a model when it was fetched.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct HubOrigin {
+    /// The commit that its revision stood for.
+    pub commit: Option<String>,
+    /// The entity tag of its config.json: sent back, it tells whether there is another.
+    pub etag: Option<String>,
+}
+
+impl HubOrigin {
+    /// As the `source` of a stored model says it; `None` for one that was put.
+    pub(super) fn of(source: &str) -> Option<Self> {
+        let (_, rest) = source.split_once("://")?;
+        let after = |mark: &str| rest.split_once(mark).map(|(_, found)| found);
+        let commit = after(" commit=").and_then(|c| c.split(' ').next()).map(str::to_owned);
+        Some(Self { commit, etag: after(" etag=").map(str::to_owned) })
+    }
+}
 
 /// Where a stored model came from, as its `source` says it: `<endpoint> commit=<hash> etag=<tag>`.
 struct Origin<'s> {
@@ -88,20 +122,69 @@ impl App {
         if age < access.refresh_after {
             return Ok(stored);
         }
-        match access.hub.config(&record.id, &record.revision, origin.etag).await {
-            Ok(Answer::Found(fetched)) => self.keep(&record.id, &fetched, notices).await.map(Some),
-            Ok(Answer::NotModified) => {
-                let touched = ModelRecord { updated_at: OffsetDateTime::now_utc(), ..(**record).clone() };
-                self.store_fetched(&touched, notices).await?;
-                Ok(stored)
-            }
-            // what is known is better than nothing, and is marked
-            Err(error) => {
+        match self.compared(access, record, origin.etag, notices).await {
+            Ok((_, newest)) => Ok(Some(newest)),
+            Err(ServiceError::Hub(error)) => {
+                // what is known is better than nothing, and is marked
                 tracing::warn!(model = record.id, %error, "a model could not be compared with the hub");
                 notices.push(Notice::HubModelMayBeOld);
                 Ok(stored)
             }
+            Err(error) => Err(error),
         }
+    }
+
+    /// Ask the hub whether it has another configuration than this one; the newest, and what came of it.
+    async fn compared(
+        &self,
+        access: &HubAccess,
+        record: &Arc<ModelRecord>,
+        etag: Option<&str>,
+        notices: &mut Vec<Notice>,
+    ) -> Result<(Refresh, Arc<ModelRecord>), ServiceError> {
+        match access.hub.config(&record.id, &record.revision, etag).await? {
+            Answer::Found(fetched) => {
+                let newest = self.keep(&record.id, &fetched, notices).await?;
+                let same = newest.hash == record.hash;
+                Ok((if same { Refresh::Unchanged } else { Refresh::Changed }, newest))
+            }
+            Answer::NotModified => {
+                let touched = ModelRecord { updated_at: OffsetDateTime::now_utc(), ..(**record).clone() };
+                self.store_fetched(&touched, notices).await?;
+                Ok((Refresh::Unchanged, Arc::new(touched)))
+            }
+        }
+    }
+
+    /// Compare a stored hub model with the hub now, or fetch one that is not stored.
+    ///
+    /// # Errors
+    /// [`ServiceError::NoModel`] when the hub has none, or there is no hub; [`ServiceError::Hub`] when it gave no answer;
+    /// [`ServiceError::Unexpected`] for a model that was put here: it has no other source.
+    pub async fn refresh_model(&self, id: &str) -> Result<(Refresh, ModelView), ServiceError> {
+        let stored = match self.models.find(id, DEFAULT_REVISION).await? {
+            Lookup::Known(record) | Lookup::Stale(record) => record,
+            Lookup::Unknown(away) => return Err(away.into()),
+        };
+        let mut notices = Vec::new();
+        let access = self.hub.as_ref().filter(|_| HubId::read(id).is_some());
+        let refresh = match (&stored, access) {
+            (Some(record), Some(access)) => {
+                let Some(origin) = Origin::of(&record.source, &access.hub.endpoint()) else {
+                    return Err(ServiceError::Unexpected { current: Some(record.hash.clone()) });
+                };
+                self.compared(access, record, origin.etag, &mut notices).await?.0
+            }
+            (Some(record), None) => {
+                return Err(ServiceError::Unexpected { current: Some(record.hash.clone()) });
+            }
+            (None, _) => match self.ask_hub(id, DEFAULT_REVISION, &mut notices).await? {
+                Some(_) => Refresh::Fetched,
+                None => return Err(ServiceError::NoModel(id.chars().take(200).collect())),
+            },
+        };
+        self.generation.fetch_add(1, Ordering::AcqRel);
+        Ok((refresh, self.model(id).await?))
     }
 
     async fn keep(

@@ -9,11 +9,15 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use utoipa::ToSchema;
 
+use super::from_hub::HubOrigin;
 use super::{App, ConfigNote, Expect, Put, ServiceError};
 use crate::catalogue;
 use crate::ingest::config_json::{self, ReadModel};
 use crate::ingest::{FieldError, Pointer};
-use crate::planner::formula;
+use crate::planner::input::EngineSettings;
+use crate::planner::model::ModelSpec;
+use crate::planner::sizes::{ModelSizes, sizes};
+use crate::planner::{engine, formula};
 use crate::store::{DEFAULT_REVISION, Lookup, ModelRecord, Page};
 
 /// A model in a listing.
@@ -21,8 +25,16 @@ use crate::store::{DEFAULT_REVISION, Lookup, ModelRecord, Page};
 pub struct ModelEntry {
     /// `org/name`.
     pub id: String,
-    /// `catalogue` (embedded in the program) or `stored` (put here).
+    /// `catalogue` (embedded in the program) or `stored` (put here, or fetched from the hub).
     pub source: String,
+    /// The house or line it belongs to, e.g. `Llama`; null for stored models.
+    pub family: Option<String>,
+    pub parameters: Option<u64>,
+    pub active_parameters: Option<u64>,
+    pub context_length: Option<u64>,
+    pub quantization: Option<String>,
+    /// The model whose shape this one has: every figure is the same.
+    pub same_shape_as: Option<String>,
     /// When it was stored; null for the catalogue.
     pub updated_at: Option<String>,
 }
@@ -47,7 +59,13 @@ pub struct ModelView {
     pub updated_at: Option<String>,
     /// True when the database is away: a stored model is shown as last seen, or the catalogue's in its place.
     pub may_be_old: bool,
+    /// The hub's commit and entity tag, for a model that was fetched from there.
+    pub hub: Option<HubOrigin>,
+    /// The models of the catalogue that have exactly this shape: the same weights, cache and speed.
+    pub same_shape: Vec<String>,
     pub facts: ModelFacts,
+    /// Weights by purpose, the cache of a token, and the TP sizes that vLLM takes.
+    pub sizes: ModelSizes,
     /// What the reader did not use.
     pub notes: Vec<ConfigNote>,
     /// The config.json as given.
@@ -81,6 +99,20 @@ pub struct ModelFacts {
     pub context_length: u64,
 }
 
+/// A model of the catalogue by its id.
+///
+/// # Errors
+/// [`ServiceError::NoModel`].
+pub fn listed_model(id: &str) -> Result<ModelView, ServiceError> {
+    let entry = listed(id).ok_or_else(|| no_model(id))?;
+    let (config, side) = (entry.config(), entry.side_quantization());
+    let read = read(id, &config, side.as_ref()).map_err(|_| {
+        ServiceError::Internal(format!("the catalogue's configuration of {id} cannot be read"))
+    })?;
+    let same_shape = entry.of_same_shape().iter().map(|other| other.id.to_owned()).collect();
+    Ok(ModelView { same_shape, ..view(id, "catalogue", false, &config, side.as_ref(), &read) })
+}
+
 /// The longest id.
 const MAX_ID: usize = 200;
 
@@ -109,16 +141,28 @@ impl App {
         };
         let listed = catalogue::models::all()
             .iter()
-            .filter(|entry| entry.id > after && entry.id.to_lowercase().contains(&needle))
+            .filter(|entry| entry.id > after && named(entry, &needle))
             .filter(|entry| !stored.iter().any(|head| head.id == entry.id))
             .map(|entry| ModelEntry {
                 id: entry.id.to_owned(),
                 source: "catalogue".to_owned(),
+                family: Some(entry.family.to_owned()),
+                parameters: Some(entry.parameters),
+                active_parameters: Some(entry.active_parameters),
+                context_length: Some(entry.context_length),
+                quantization: Some(entry.quantization.to_owned()),
+                same_shape_as: entry.twin_of().map(|twin| twin.id.to_owned()),
                 updated_at: None,
             });
         let kept = stored.iter().map(|head| ModelEntry {
             id: head.id.clone(),
             source: "stored".to_owned(),
+            family: None,
+            parameters: None,
+            active_parameters: None,
+            context_length: None,
+            quantization: None,
+            same_shape_as: None,
             updated_at: Some(written(head.updated_at)),
         });
         let mut items: Vec<ModelEntry> = kept.chain(listed).collect();
@@ -138,7 +182,7 @@ impl App {
         if !is_id(id) {
             return Err(no_model(id));
         }
-        let listed = catalogue::models::find(id).ok().filter(|entry| entry.id == id);
+        let listed = listed(id);
         let (record, may_be_old) = match self.models.find(id, DEFAULT_REVISION).await? {
             Lookup::Known(record) => (record, false),
             Lookup::Stale(record) => (record, true),
@@ -151,15 +195,11 @@ impl App {
             })?;
             return Ok(ModelView {
                 updated_at: Some(written(record.updated_at)),
+                hub: HubOrigin::of(&record.source),
                 ..view(id, "stored", may_be_old, &record.config, record.quantization_config.as_ref(), &read)
             });
         }
-        let entry = listed.ok_or_else(|| no_model(id))?;
-        let (config, side) = (entry.config(), entry.side_quantization());
-        let read = read(id, &config, side.as_ref()).map_err(|_| {
-            ServiceError::Internal(format!("the catalogue's configuration of {id} cannot be read"))
-        })?;
-        Ok(view(id, "catalogue", may_be_old, &config, side.as_ref(), &read))
+        Ok(ModelView { may_be_old, ..listed_model(id)? })
     }
 
     /// Store a configuration that can be planned for. When this returns `Ok`, it is in the database.
@@ -214,6 +254,12 @@ impl App {
     }
 }
 
+/// True when the id, a plain name or the family holds `needle` (in lower case).
+fn named(entry: &catalogue::models::CatalogueModel, needle: &str) -> bool {
+    let holds = |name: &str| name.to_lowercase().contains(needle);
+    holds(entry.id) || holds(entry.family) || entry.aliases.iter().any(|alias| holds(alias))
+}
+
 const ID_RULE: &str =
     "a model id is org/name, each of letters, digits, dot, dash and underscore, 200 characters together";
 
@@ -232,7 +278,7 @@ fn no_model(id: &str) -> ServiceError {
 }
 
 /// The parts of a body that stores a model: `{"config": …, "quantization_config": …}`, or a config.json as it is.
-fn parts(body: &Value) -> Result<(&Value, Option<&Value>, Pointer), Vec<FieldError>> {
+pub(super) fn parts(body: &Value) -> Result<(&Value, Option<&Value>, Pointer), Vec<FieldError>> {
     let root = Pointer::root();
     match body.get("config") {
         Some(config @ Value::Object(_))
@@ -253,11 +299,11 @@ fn parts(body: &Value) -> Result<(&Value, Option<&Value>, Pointer), Vec<FieldErr
     }
 }
 
-fn read(id: &str, config: &Value, side: Option<&Value>) -> Result<ReadModel, Vec<FieldError>> {
+pub(super) fn read(id: &str, config: &Value, side: Option<&Value>) -> Result<ReadModel, Vec<FieldError>> {
     config_json::read(id, config, side).map_err(|error| error.faults)
 }
 
-fn view(
+pub(super) fn view(
     id: &str,
     source: &str,
     may_be_old: bool,
@@ -276,6 +322,9 @@ fn view(
         source: source.to_owned(),
         updated_at: None,
         may_be_old,
+        hub: None,
+        same_shape: Vec::new(),
+        sizes: sizes_of(spec),
         facts: ModelFacts {
             architecture: spec.architecture.clone(),
             layers: spec.layers.len() as u64,
@@ -295,6 +344,20 @@ fn view(
         quantization_config: side.cloned(),
         hash: hash_of(config, side),
     }
+}
+
+/// The newest vLLM on the usual GPU: what decides backends, and with them some caches.
+pub(super) fn sizes_of(spec: &ModelSpec) -> ModelSizes {
+    let settings = EngineSettings::defaults_of("vllm", "");
+    match (engine::rules("vllm", ""), catalogue::hardware::catalogue().gpu_entry("h100-sxm5-80gb")) {
+        (Ok(rules), Some(entry)) => sizes(spec, rules, &settings, &entry.gpu),
+        _ => ModelSizes::default(),
+    }
+}
+
+/// The entry of the catalogue with this very id.
+fn listed(id: &str) -> Option<&'static catalogue::models::CatalogueModel> {
+    catalogue::models::find(id).ok().filter(|entry| entry.id == id)
 }
 
 /// The entity tag of a configuration.

@@ -286,7 +286,7 @@ fn unknown_model(unknown: &NotFound) -> FieldError {
 /// A cluster as it was understood.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct Understood {
-    /// What it was recognised as: `text`, `nvidia_smi_topology`, `nvidia_smi_csv`, `nvidia_smi_xml`, `kubernetes_nodes`,
+    /// What it was recognised as: `text`, `nvidia_smi_topology`, `amd_smi_topology`, `nvidia_smi_csv`, `nvidia_smi_xml`, `kubernetes_nodes`,
     /// `slurm`, `ray_resources`, `instance_list`, `node_pools`.
     pub format: String,
     pub cluster: ClusterSummary,

@@ -30,6 +30,11 @@ pub(super) fn embedded() -> Result<HardwareCatalogue, serde_json::Error> {
         for name in std::iter::once(&node.key).chain(&node.aliases) {
             names.add(name, Name::Node(i));
         }
+        // Azure's portal says Standard_ND96isr_H100_v5, people say ND96isr H100 v5.
+        if let Some(short) = node.key.strip_prefix("Standard_").or_else(|| node.key.strip_prefix("standard_"))
+        {
+            names.add(short, Name::Node(i));
+        }
     }
     // A family without a size ("p5", "a3") means any of its sizes, where nothing else has that name.
     let families: Vec<(usize, String)> =

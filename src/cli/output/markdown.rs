@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::grid::Column;
 use super::words::{count, factor, layout};
 use super::{Answered, rows};
 use crate::planner::units::grouped;
@@ -22,17 +23,12 @@ pub(super) fn text(answered: &Answered<'_>, explain: bool) -> String {
         escaped(&plan.cluster.text),
         escaped(&plan.model.kv_formula)
     );
+    if let Some(fleet) = &plan.fleet {
+        let _ = writeln!(out, "**{}**\n", escaped(&fleet.answer));
+        table(&rows::fleet_columns(plan, fleet), fleet.pools.len() + 1, &mut out);
+    }
     if !plan.layouts.is_empty() {
-        let columns = rows::columns(plan, MAX_ROWS, false);
-        let heads: Vec<&str> = columns.iter().map(|c| c.head.as_str()).collect();
-        let _ = writeln!(out, "| {} |", heads.join(" | "));
-        let _ = writeln!(out, "|{}", "---:|".repeat(columns.len()));
-        for i in 0..plan.layouts.len().min(MAX_ROWS) {
-            let cells: Vec<&str> =
-                columns.iter().filter_map(|c| c.cells.get(i)).map(String::as_str).collect();
-            let _ = writeln!(out, "| {} |", cells.join(" | "));
-        }
-        out.push('\n');
+        table(&rows::columns(plan, MAX_ROWS, false), plan.layouts.len().min(MAX_ROWS), &mut out);
     }
     for outcome in answered.assertions {
         let mark = if outcome.holds { "✅" } else { "❌" };
@@ -81,6 +77,17 @@ pub(super) fn text(answered: &Answered<'_>, explain: bool) -> String {
         let _ = writeln!(out, "\n</details>");
     }
     out
+}
+
+fn table(columns: &[Column], lines: usize, out: &mut String) {
+    let heads: Vec<&str> = columns.iter().map(|c| c.head.as_str()).collect();
+    let _ = writeln!(out, "| {} |", heads.join(" | "));
+    let _ = writeln!(out, "|{}", "---:|".repeat(columns.len()));
+    for i in 0..lines {
+        let cells: Vec<&str> = columns.iter().filter_map(|c| c.cells.get(i)).map(String::as_str).collect();
+        let _ = writeln!(out, "| {} |", cells.join(" | "));
+    }
+    out.push('\n');
 }
 
 /// Text that Markdown and HTML leave alone.

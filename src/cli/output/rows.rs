@@ -2,7 +2,7 @@
 
 use super::grid::{Column, narrowed};
 use super::words::{context, count, factor, milliseconds};
-use crate::planner::plan::{Plan, RankedLayout};
+use crate::planner::plan::{Fleet, FleetPool, Plan, RankedLayout};
 use crate::planner::units::grouped;
 
 /// The columns of the first `limit` layouts. Columns in which no layout differs from the plain case are
@@ -45,6 +45,29 @@ pub(super) fn columns(plan: &Plan, limit: usize, narrow: bool) -> Vec<Column> {
     columns.push(column("TTFT ms", &|r| milliseconds(r.latency.ttft_ms.value)));
     columns.push(column("tok/s", &|r| rate(r.throughput.output_tokens_per_s)));
     if narrow { narrowed(columns) } else { columns }
+}
+
+/// One row for each pool in which the model fits, then the sum.
+pub(super) fn fleet_columns(plan: &Plan, fleet: &Fleet) -> Vec<Column> {
+    let rows: Vec<Option<&FleetPool>> = fleet.pools.iter().map(Some).chain([None]).collect();
+    let column = |head: &str, cell: &dyn Fn(&FleetPool) -> String, sum: String| {
+        Column::figures(head, &rows, |pool| pool.map_or_else(|| sum.clone(), cell))
+    };
+    let blank = String::new;
+    let sequences = format!("seqs@{}", context(plan.request.workload.context_tokens));
+    vec![
+        column("pool", &|p| p.pool.to_string(), "all".to_owned()),
+        column("GPU", &|p| p.layout.gpu.clone(), blank()),
+        column("TP", &|p| p.layout.tp.to_string(), blank()),
+        column("PP", &|p| p.layout.pp.to_string(), blank()),
+        column("DP", &|p| p.layout.dp.to_string(), blank()),
+        column("GPUs", &|p| p.layout.gpus.to_string(), fleet.gpus.to_string()),
+        column("KV tokens", &|p| count(p.kv_tokens_total), count(fleet.kv_tokens_total)),
+        column(&sequences, &|p| grouped(p.sequences_total), grouped(fleet.sequences_total)),
+        column("load", &|p| grouped(p.concurrency), blank()),
+        column("TPOT ms", &|p| milliseconds(p.tpot_ms), blank()),
+        column("tok/s", &|p| rate(p.output_tokens_per_s), rate(fleet.output_tokens_per_s)),
+    ]
 }
 
 /// Tokens a second, whole.

@@ -20,6 +20,7 @@ pub(super) fn text(answered: &Answered<'_>, style: Style, explain: bool) -> Stri
     let answer = wrapped("", &plan.answer, "");
     let _ = writeln!(out, "{}\n", if plan.feasible { style.bold(&answer) } else { style.bad(&answer) });
     question(plan, style, &mut out);
+    fleet(plan, style, &mut out);
     if !plan.layouts.is_empty() {
         layouts(plan, style, &mut out);
     }
@@ -93,6 +94,18 @@ fn named(name: &str, line: &str, style: Style, out: &mut String) {
     let name = format!("{name:<8}");
     let text = wrapped(&name, line, "        ");
     let _ = writeln!(out, "{}{}", style.faint(&name), text.strip_prefix(&name).unwrap_or(&text));
+}
+
+/// All pools together, and what each would hold alone.
+fn fleet(plan: &Plan, style: Style, out: &mut String) {
+    let Some(fleet) = &plan.fleet else { return };
+    let _ = writeln!(out, "{}", style.bold(&wrapped("", &fleet.answer, "")));
+    let (head, lines) = grid::lines(&rows::fleet_columns(plan, fleet));
+    let _ = writeln!(out, "{}", style.faint(&head));
+    for line in lines {
+        let _ = writeln!(out, "{line}");
+    }
+    out.push('\n');
 }
 
 pub(super) fn layouts(plan: &Plan, style: Style, out: &mut String) {

@@ -4,13 +4,15 @@ use axum::Json;
 use axum::extract::{RawQuery, State as Shared};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::http::State;
 use crate::http::conditional::{etag, expected, has_already};
 use crate::http::extract::{JsonDocument, Path, Query};
 use crate::http::problem::{Problem, ProblemBody};
 use crate::http::schema::ModelBody;
-use crate::service::{ModelPage, ModelView, Put};
+use crate::service::{self, Inspected, ModelPage, ModelView, Put, Refresh};
 
 const PAGE_SIZE: u32 = 50;
 const MAX_PAGE_SIZE: u32 = 200;
@@ -20,7 +22,7 @@ const PRIVATE: HeaderValue = HeaderValue::from_static("private, max-age=60");
 #[utoipa::path(
     get, path = "/v1/models", operation_id = "list_models", tag = "models",
     params(
-        ("search" = Option<String>, Query, description = "Only ids that contain this text, in any case", max_length = 200),
+        ("search" = Option<String>, Query, description = "Only models whose id, plain name or family contains this text, in any case", max_length = 200),
         ("page_size" = Option<u32>, Query, description = "Models in the answer, at most; 50 when not given, never more than 200", minimum = 1),
         ("page_token" = Option<String>, Query, description = "`next_page_token` of the page before"),
     ),
@@ -83,6 +85,60 @@ pub async fn get_model(
     response.headers_mut().insert(header::ETAG, tag);
     response.headers_mut().insert(header::CACHE_CONTROL, PRIVATE);
     Ok(response)
+}
+
+/// Read a configuration without storing it: what it says, its ledger, its cache, the TP sizes, and what was not used of it.
+#[utoipa::path(
+    post, path = "/v1/models:inspect", operation_id = "inspect_model", tag = "models",
+    request_body = ModelBody,
+    responses(
+        (status = 200, description = "What was read", body = Inspected),
+        (status = 400, description = "The body is not JSON", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 413, description = "The body is too large", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 415, description = "The body is not announced as JSON", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 422, description = "The configuration cannot be planned for", body = ProblemBody, content_type = "application/problem+json"),
+    )
+)]
+pub async fn inspect_model(JsonDocument(document): JsonDocument) -> Result<Json<Inspected>, Problem> {
+    if !document.duplicates.is_empty() {
+        return Err(Problem::invalid(document.duplicates));
+    }
+    Ok(Json(service::inspect(&document.value)?))
+}
+
+/// A model after the hub was asked again.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct RefreshedModel {
+    pub outcome: Refresh,
+    pub model: ModelView,
+}
+
+/// Ask the hub again for a model that was fetched from there, or for one that is not stored yet.
+///
+/// The stored entity tag is sent along, so that an unchanged model costs no body. A model that was put here has no other
+/// source: 412.
+#[utoipa::path(
+    post, path = "/v1/models/{org}/{name}/refresh", operation_id = "refresh_model", tag = "models",
+    params(
+        ("org" = String, Path, description = "The part of the id before the slash"),
+        ("name" = String, Path, description = "The part of the id after the slash"),
+    ),
+    responses(
+        (status = 200, description = "Compared", body = RefreshedModel),
+        (status = 403, description = "The hub asks for a token or for consent", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 404, description = "The hub has no such model, or there is no hub", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 412, description = "The model was put here and has no other source", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 502, description = "The hub is away or answered with something else", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 504, description = "The hub did not answer in time", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 503, description = "The hub asks for a pause, or the database is away", body = ProblemBody, content_type = "application/problem+json"),
+    )
+)]
+pub async fn refresh_model(
+    Shared(state): Shared<State>,
+    Path((org, name)): Path<(String, String)>,
+) -> Result<Json<RefreshedModel>, Problem> {
+    let (outcome, model) = state.app.refresh_model(&format!("{org}/{name}")).await?;
+    Ok(Json(RefreshedModel { outcome, model }))
 }
 
 /// Store a model's config.json under an id, in place of what is there.

@@ -3,20 +3,20 @@
 //! ```text
 //! text    = group { ("+" | "and" | "," | ";") group }        a new group needs a product of its own
 //! group   = { phrase }
-//! phrase  = count unit | count "a" node | count "of the" count | count | product | size ["of"]
+//! phrase  = load | count unit | count "a" node | count "of the" count | count | product | size ["of"]
 //!         | form | link ["inside" | "between" ...] | domain | scheduler flag | filler
 //! ```
 //!
 //! Phrases come in any order; [`super::meaning`] makes sense of them together.
 
 use winnow::Parser;
-use winnow::combinator::{alt, opt, peek};
+use winnow::combinator::{alt, not, opt, peek};
 use winnow::error::ModalResult;
 use winnow::stream::TokenSlice;
 use winnow::token::any;
 
 use super::said::{Named, Phrase, Place, Said, SaidLink, State};
-use super::vocabulary::{Fabric, Unit};
+use super::vocabulary::{Fabric, LoadWord, Unit};
 use super::words::Word;
 use crate::catalogue::hardware::Form;
 
@@ -33,6 +33,7 @@ pub(super) fn groups<'c>(words: &[Word<'c>]) -> Vec<Said<'c>> {
     let mut state = State::default();
     while let Ok(phrase) = phrase.parse_next(&mut input) {
         if matches!(phrase, Phrase::Separator) {
+            state.clause_ends();
             if state.said.has_product() && names_product(input.as_ref()) {
                 groups.push(state.said);
                 state = State::default();
@@ -54,7 +55,8 @@ fn names_product(rest: &[Word<'_>]) -> bool {
 
 fn phrase<'c>(input: &mut Words<'_, 'c>) -> ModalResult<Phrase<'c>> {
     alt((
-        alt((flagged, part_of, domains, per_node, each_node, ports, host_memory)),
+        alt((flagged, load, said_twice, half_of, part_of, domains)),
+        alt((per_node, each_node, ports, host_memory)),
         alt((link, memory_total, units, article_unit, count, named)),
         alt((unit_behind, sized, others)),
     ))
@@ -70,11 +72,73 @@ fn word<'w, 'c: 'w, T>(
 
 fn number(input: &mut Words<'_, '_>) -> ModalResult<u64> {
     let _ = opt(word(|w| matches!(w, Word::Article).then_some(()))).parse_next(input)?;
-    any.verify_map(|w: &Word<'_>| if let Word::Number(n) = w { Some(*n) } else { None }).parse_next(input)
+    alt((any.verify_map(|w: &Word<'_>| if let Word::Number(n) = w { Some(*n) } else { None }), thousands))
+        .parse_next(input)
+}
+
+/// "1k H100s", "2k x H100", "4k GPUs": without GPUs behind it such a number is a length in tokens.
+fn thousands(input: &mut Words<'_, '_>) -> ModalResult<u64> {
+    let n = any
+        .verify_map(|w: &Word<'_>| if let Word::Thousands(n, _) = w { Some(*n) } else { None })
+        .parse_next(input)?;
+    let counted =
+        |w: &Word<'_>| matches!(w, Word::Times | Word::Name(..) | Word::Unit(_) | Word::Dgx | Word::SuperPod);
+    peek((fillers, any.verify(counted))).parse_next(input)?;
+    Ok(n)
+}
+
+/// "64 users", "128k context", "4096 tokens", "TP=8", "batch size of 32", "32k": of the load or the layout.
+fn load<'c>(input: &mut Words<'_, 'c>) -> ModalResult<Phrase<'c>> {
+    fn figure(input: &mut Words<'_, '_>) -> ModalResult<String> {
+        any.verify_map(|w: &Word<'_>| match w {
+            Word::Number(n) => Some(n.to_string()),
+            Word::Thousands(_, written) => Some(written.clone()),
+            _ => None,
+        })
+        .parse_next(input)
+    }
+    fn measure(kinds: [LoadWord; 2]) -> impl FnMut(&mut Words<'_, '_>) -> ModalResult<String> {
+        move |input| {
+            any.verify_map(|w: &Word<'_>| match w {
+                Word::Load(kind, word) if kinds.contains(kind) => Some(word.clone()),
+                _ => None,
+            })
+            .parse_next(input)
+        }
+    }
+    let knob = || measure([LoadWord::Before, LoadWord::Either]);
+    let either = || measure([LoadWord::Either, LoadWord::Either]);
+    let unit = || measure([LoadWord::Behind, LoadWord::Behind]);
+    // "batch size of 32", "context length = 32k"
+    let set =
+        (knob(), opt(knob()), fillers, opt(is(Word::Of)), fillers, figure).map(|(word, more, .., n)| {
+            [Some(word), more, Some(n)].into_iter().flatten().collect::<Vec<_>>().join(" ")
+        });
+    // "10 requests per second", "100 tok/s"
+    let rate = (alt((is(Word::Each), is(Word::Slash))), unit()).map(|(_, unit)| format!("/{unit}"));
+    // "64 concurrent users", but not the "8" of "8 context 32k"
+    let next_figure = || peek(not((fillers, figure)));
+    let counted = alt((unit(), (either(), next_figure()).map(|(word, ())| word)));
+    let measured = (figure, fillers, counted, opt(rate))
+        .map(|(n, _, word, rate)| format!("{n} {word}{}", rate.unwrap_or_default()));
+    let alone = alt((
+        any.verify_map(|w: &Word<'_>| if let Word::Load(_, word) = w { Some(word.clone()) } else { None }),
+        // "at 32k"
+        any.verify_map(|w: &Word<'_>| if let Word::Thousands(_, w) = w { Some(w.clone()) } else { None }),
+    ));
+    if peek(opt(thousands)).parse_next(input)?.is_some() {
+        return Err(winnow::error::ErrMode::Backtrack(winnow::error::ContextError::new()));
+    }
+    alt((set, measured, alone)).map(Phrase::Load).parse_next(input)
 }
 
 fn unit(input: &mut Words<'_, '_>) -> ModalResult<Unit> {
-    any.verify_map(|w: &Word<'_>| if let Word::Unit(u) = w { Some(*u) } else { None }).parse_next(input)
+    any.verify_map(|w: &Word<'_>| match w {
+        Word::Unit(Unit::Nodes) => Some(Unit::Node),
+        Word::Unit(u) => Some(*u),
+        _ => None,
+    })
+    .parse_next(input)
 }
 
 fn is<'w, 'c: 'w>(wanted: Word<'c>) -> impl FnMut(&mut Words<'w, 'c>) -> ModalResult<Seen> {
@@ -108,10 +172,31 @@ fn flagged<'c>(input: &mut Words<'_, 'c>) -> ModalResult<Phrase<'c>> {
     })
 }
 
+/// "sixteen (16)"
+fn said_twice<'c>(input: &mut Words<'_, 'c>) -> ModalResult<Phrase<'c>> {
+    (number, is(Word::Join), number, is(Word::Join))
+        .verify_map(|(n, _, again, _)| (n == again).then_some(Phrase::Count(n)))
+        .parse_next(input)
+}
+
+/// "half of the 8"
+fn half_of<'c>(input: &mut Words<'_, 'c>) -> ModalResult<Phrase<'c>> {
+    let (.., whole, _) = (
+        is(Word::Half),
+        opt(is(Word::Of)),
+        is(Word::The),
+        number,
+        peek(opt(is(Word::Times)).verify(Option::is_none)),
+    )
+        .parse_next(input)?;
+    Ok(Phrase::PartOf(whole / 2, whole))
+}
+
 /// "4 of the 8"
 fn part_of<'c>(input: &mut Words<'_, 'c>) -> ModalResult<Phrase<'c>> {
-    let (part, _, _, whole, _) = (
+    let (part, _, _, _, whole, _) = (
         number,
+        fillers,
         is(Word::Of),
         opt(is(Word::The)),
         number,
@@ -284,7 +369,8 @@ fn named<'c>(input: &mut Words<'_, 'c>) -> ModalResult<Phrase<'c>> {
 }
 
 fn unit_behind<'c>(input: &mut Words<'_, 'c>) -> ModalResult<Phrase<'c>> {
-    unit.map(Phrase::UnitBehind).parse_next(input)
+    any.verify_map(|w: &Word<'c>| if let Word::Unit(u) = w { Some(Phrase::UnitBehind(*u)) } else { None })
+        .parse_next(input)
 }
 
 fn sized<'c>(input: &mut Words<'_, 'c>) -> ModalResult<Phrase<'c>> {
@@ -303,6 +389,8 @@ fn others<'c>(input: &mut Words<'_, 'c>) -> ModalResult<Phrase<'c>> {
     any.map(|w: &Word<'c>| match w {
         Word::Plus | Word::And | Word::Comma => Phrase::Separator,
         Word::Suffix(n) => Phrase::Suffix(*n),
+        Word::NodesAndGpus(nodes, gpus) => Phrase::NodesAndGpus(*nodes, *gpus),
+        Word::No => Phrase::No,
         Word::Over => Phrase::Over,
         Word::Times => Phrase::Times,
         Word::Half => Phrase::Half,

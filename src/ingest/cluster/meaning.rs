@@ -32,10 +32,11 @@ pub(super) fn meaning(said: &Said<'_>, catalogue: &HardwareCatalogue) -> Result<
         return Err(ClusterError::no_gpus("a negative number of GPUs: nothing can be planned on them"));
     }
     let names = || said.named.iter().chain(&said.also);
-    if said.dgx || said.superpod {
+    let node_name = names().find(|n| !n.described.nodes().is_empty());
+    // "DGX GB200 NVL72" names its rack
+    if said.superpod || said.dgx && node_name.is_none() {
         return system(said, catalogue);
     }
-    let node_name = names().find(|n| !n.described.nodes().is_empty());
     let gpu_name = names().find(|n| n.described.nodes().is_empty());
     match (node_name, gpu_name) {
         (Some(node), gpu) => nodes_by_type(said, node, gpu, catalogue),
@@ -147,6 +148,15 @@ pub(super) fn finish(
         warnings.push(ClusterWarning {
             code: "words_ignored".to_owned(),
             message: format!("not understood and left out: {}", super::error::cut(&said.unknown.join(" "))),
+        });
+    }
+    if !said.load.is_empty() {
+        warnings.push(ClusterWarning {
+            code: "words_ignored".to_owned(),
+            message: format!(
+                "not of a cluster and left out here: {}",
+                super::error::cut(&said.load.join(", "))
+            ),
         });
     }
     Ok(Meaning { pool, assumed, warnings })

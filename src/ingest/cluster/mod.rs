@@ -6,6 +6,7 @@ mod grammar;
 mod links;
 mod machines;
 mod meaning;
+mod numbers;
 mod product;
 mod request;
 mod said;

@@ -44,6 +44,10 @@ pub(super) struct Said<'c> {
     /// Bare counts before and after the product.
     pub before: Vec<u64>,
     pub after: Vec<u64>,
+    /// A number behind a counted product that nothing joins to it: "16 H100 64".
+    pub stray: Option<u64>,
+    /// What was said of a load or a layout: not the cluster's.
+    pub load: Vec<String>,
     pub nodes: Option<u64>,
     pub trays: Option<u64>,
     pub racks: Option<u64>,
@@ -101,6 +105,11 @@ pub(super) enum Phrase<'c> {
     Link(SaidLink),
     NodesFlag(u64),
     Suffix(u64),
+    NodesAndGpus(u64, u64),
+    /// Words and numbers of a load or a layout.
+    Load(String),
+    /// "no" before something that is not a link.
+    No,
     Over,
     Times,
     Half,
@@ -129,6 +138,11 @@ pub(super) struct State<'c> {
 }
 
 impl<'c> State<'c> {
+    /// "gpu: H100, count: 16": what a scheduler's key announced ends at the comma.
+    pub(super) const fn clause_ends(&mut self) {
+        self.next_per_node = false;
+    }
+
     pub(super) fn take(&mut self, phrase: Phrase<'c>) {
         let over = std::mem::take(&mut self.over);
         let times = std::mem::take(&mut self.times);
@@ -145,11 +159,21 @@ impl<'c> State<'c> {
             {
                 said.per_node = Some(n);
             }
-            Phrase::Count(n) if said.has_product() => said.after.push(n),
+            Phrase::Count(n) if said.has_product() => {
+                let counted = !(said.before.is_empty() && said.after.is_empty());
+                if counted && !times {
+                    said.stray = Some(n);
+                }
+                said.after.push(n);
+            }
             Phrase::Count(n) => said.before.push(n),
             Phrase::Units(n, unit) => self.take_units(n, unit, over && !times),
             Phrase::UnitBehind(unit) => self.take_unit_behind(unit),
             Phrase::PerNode(n) => said.per_node = Some(n),
+            // "half a node of H100s"
+            Phrase::EachNode if said.half && said.before.is_empty() && said.after.is_empty() => {
+                said.nodes = Some(1);
+            }
             Phrase::EachNode => {
                 said.per_node = said.after.pop().or_else(|| said.before.pop()).or(said.per_node);
             }
@@ -182,6 +206,13 @@ impl<'c> State<'c> {
             Phrase::Link(link) => said.links.push(link),
             Phrase::NodesFlag(n) => said.nodes = Some(n),
             Phrase::Suffix(n) => said.suffix = Some(n),
+            Phrase::NodesAndGpus(nodes, gpus) => {
+                said.nodes = Some(nodes);
+                said.per_node = Some(gpus);
+            }
+            Phrase::Load(words) => said.load.push(words),
+            // "no H100s"
+            Phrase::No if !said.has_product() && said.before.is_empty() => said.before.push(0),
             Phrase::Over => self.over = true,
             Phrase::Times => self.times = true,
             Phrase::Half => said.half = true,
@@ -189,14 +220,14 @@ impl<'c> State<'c> {
             Phrase::Negative => said.negative = true,
             Phrase::Huge(n) => said.huge = Some(n),
             Phrase::Unknown(word) => said.unknown.push(word),
-            Phrase::Separator | Phrase::Nothing => {}
+            Phrase::Separator | Phrase::No | Phrase::Nothing => {}
         }
     }
 
     fn take_units(&mut self, n: u64, unit: Unit, over: bool) {
         let said = &mut self.said;
         match unit {
-            Unit::Node => {
+            Unit::Node | Unit::Nodes => {
                 said.total_over_nodes |= over;
                 said.nodes = Some(n);
             }
@@ -219,12 +250,17 @@ impl<'c> State<'c> {
             Unit::Gpu => said.said_gpus = true,
             Unit::Port | Unit::Domain => {}
             // Two counts before the product already say nodes and GPUs.
-            Unit::Node if said.before.len() >= 2 || said.nodes.is_some() || said.per_node.is_some() => {}
+            Unit::Node | Unit::Nodes
+                if said.before.len() >= 2 || said.nodes.is_some() || said.per_node.is_some() => {}
+            // "an 8xH100 node": the GPUs of one node
+            Unit::Node if said.before.len() == 1 && said.after.is_empty() && !said.before.contains(&1) => {
+                said.per_node = said.before.pop();
+            }
             // "8 GPU H100 node": the GPUs of one node
             Unit::Node if said.said_gpus && said.before.len() == 1 && said.after.is_empty() => {
                 said.per_node = said.before.pop();
             }
-            Unit::Node | Unit::Tray | Unit::Rack | Unit::Superchip => {
+            Unit::Node | Unit::Nodes | Unit::Tray | Unit::Rack | Unit::Superchip => {
                 if said.dgx || said.superpod {
                     return;
                 }

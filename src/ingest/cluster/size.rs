@@ -67,8 +67,20 @@ impl Counter<'_, '_> {
         if counts.contains(&0) || said.nodes == Some(0) || said.per_node == Some(0) {
             return Err(ClusterError::no_gpus("zero GPUs: nothing can be planned on them"));
         }
+        if let Some(n) = said.stray.filter(|_| said.nodes.is_none() && said.per_node.is_none()) {
+            return Err(self.what_counts(n));
+        }
         if let Some(size) = self.racks(&counts)? {
             return Ok(size);
+        }
+        // "half a node of H100s"
+        if said.half
+            && said.nodes == Some(1)
+            && said.per_node.is_none()
+            && counts.is_empty()
+            && self.usual > 1
+        {
+            return Ok(exact(1, self.usual / 2));
         }
         let nodes = said.nodes.or(said.trays);
         match (nodes, said.per_node, counts.as_slice()) {
@@ -94,6 +106,12 @@ impl Counter<'_, '_> {
             (None, Some(per_node), [total]) => self.by_node_size(*total, per_node),
             (None, None, []) => self.uncounted(),
             (None, None, [total]) => self.split(*total),
+            // "8xH100 x2": a full node, twice
+            (None, None, [a, b]) if said.before.len() < 2 && *a == self.usual && *b != self.usual => {
+                Ok(exact(*b, *a))
+            }
+            // "H100 2x8"
+            (None, None, [a, b]) if *b == self.usual => Ok(exact(*a, *b)),
             (None, None, [a, b]) if said.before.len() == 2 || said.before.len() == 1 => Ok(exact(*a, *b)),
             // "H100 x 8 x 2": the node first
             (None, None, [a, b]) => Ok(exact(*b, *a)),
@@ -130,7 +148,7 @@ impl Counter<'_, '_> {
                 .map(|n| format!("{} nodes x {} {}", racks.saturating_mul(n), self.usual, self.short()));
             return Err(ClusterError::ambiguous(message, candidates));
         }
-        let trays = racks.saturating_mul(TRAYS_OF_A_RACK);
+        let trays = racks.saturating_mul(TRAYS_OF_A_RACK) / if self.said.half { 2 } else { 1 };
         let all = trays.saturating_mul(self.usual);
         match counts {
             [] => Ok(Some(exact(trays, self.usual).assuming(
@@ -274,6 +292,27 @@ impl Counter<'_, '_> {
         );
         let message =
             format!("{total} {short} do not fill nodes of {usual}: is it {}?", candidates.join(", or "));
+        ClusterError::ambiguous(message, candidates)
+    }
+
+    /// "16 H100 64": a number that may count GPUs of a node, or nothing of the cluster.
+    fn what_counts(&self, stray: u64) -> ClusterError {
+        let short = self.short();
+        let first = self.said.before.iter().chain(&self.said.after).copied().next().unwrap_or(1);
+        if let [nodes, per_node] = self.said.before.as_slice() {
+            return ClusterError::ambiguous(
+                format!("what does the {stray} behind {nodes}x{per_node} {short} count?"),
+                [format!("{nodes}x{per_node} {short}")],
+            );
+        }
+        let mut candidates = vec![format!("{first} {short}")];
+        if (1..=16).contains(&stray) {
+            if first > stray && first.is_multiple_of(stray) {
+                candidates.push(format!("{} nodes x {stray} {short}", first / stray));
+            }
+            candidates.push(format!("{first} nodes x {stray} {short}"));
+        }
+        let message = format!("what does the {stray} behind {short} count?");
         ClusterError::ambiguous(message, candidates)
     }
 

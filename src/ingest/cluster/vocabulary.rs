@@ -7,6 +7,8 @@ use crate::catalogue::hardware::Form;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unit {
     Node,
+    /// "nodes": what stands before it counts them, where "an 8xH100 node" is one.
+    Nodes,
     Tray,
     Rack,
     Superchip,
@@ -34,8 +36,10 @@ pub(super) fn plain_word<'c>(text: &str) -> Option<(Word<'c>, &str)> {
     let first = text.chars().next()?;
     let counter = match first {
         '卡' | '张' | '块' | '片' => Some(Word::Unit(Unit::Gpu)),
-        '台' => Some(Word::Unit(Unit::Node)),
-        '个' | '的' => Some(Word::Filler),
+        '台' | '机' => Some(Word::Unit(Unit::Nodes)),
+        '单' => Some(Word::Number(1)),
+        '双' => Some(Word::Number(2)),
+        '个' | '的' | '共' => Some(Word::Filler),
         '每' => Some(Word::Each),
         '和' => Some(Word::And),
         _ => None,
@@ -46,8 +50,11 @@ pub(super) fn plain_word<'c>(text: &str) -> Option<(Word<'c>, &str)> {
     if let Some((n, behind)) = chinese_number(text) {
         return Some((Word::Number(n), behind));
     }
-    if let Some(behind) = text.strip_prefix("节点") {
-        return Some((Word::Unit(Unit::Node), behind));
+    let counted = [("节点", Unit::Nodes), ("服务器", Unit::Nodes), ("显卡", Unit::Gpu)];
+    if let Some((unit, behind)) =
+        counted.iter().find_map(|(word, unit)| text.strip_prefix(word).map(|behind| (*unit, behind)))
+    {
+        return Some((Word::Unit(unit), behind));
     }
     let end = text.char_indices().find(|(_, c)| !c.is_ascii_alphabetic()).map_or(text.len(), |(i, _)| i);
     let letters = text.get(..end)?;
@@ -59,11 +66,22 @@ pub(super) fn plain_word<'c>(text: &str) -> Option<(Word<'c>, &str)> {
             behind = behind.trim_start_matches(|c: char| c.is_ascii_alphanumeric());
             if lower == "sxm" { Word::Form(Form::Sxm) } else { Word::Filler }
         }
+        // "RoCE v2"
+        "roce" => {
+            behind = [" v2", "v2", "-v2"].iter().find_map(|v| behind.strip_prefix(v)).unwrap_or(behind);
+            Word::Fabric(Fabric::Roce)
+        }
         // PCI-E
         "pci" => {
             let rest = behind.strip_prefix('-').unwrap_or(behind);
             behind = rest.strip_prefix(['e', 'E']).filter(|r| !r.starts_with(char::is_alphanumeric))?;
             Word::Form(Form::Pcie)
+        }
+        // "NVLink intra-node, IB inter-node"
+        "intra" | "inter" => {
+            behind = ["-node", " node"].iter().find_map(|n| behind.strip_prefix(n)).unwrap_or(behind);
+            behind = behind.strip_prefix('s').unwrap_or(behind);
+            if lower == "intra" { Word::Inside } else { Word::Between }
         }
         "host" | "system" | "main" if begins_memory(behind) => {
             behind = after_memory(behind);
@@ -115,9 +133,10 @@ fn after_memory(rest: &str) -> &str {
 
 fn known_word<'c>(lower: &str) -> Option<Word<'c>> {
     Some(match lower {
-        "node" | "nodes" | "server" | "servers" | "machine" | "machines" | "host" | "hosts" | "box"
-        | "boxes" | "instance" | "instances" | "vm" | "vms" | "system" | "systems" | "chassis"
-        | "baseboard" | "baseboards" | "worker" | "workers" => Word::Unit(Unit::Node),
+        "node" | "server" | "machine" | "host" | "box" | "instance" | "vm" | "system" | "chassis"
+        | "baseboard" | "worker" => Word::Unit(Unit::Node),
+        "nodes" | "servers" | "machines" | "hosts" | "boxes" | "instances" | "vms" | "systems"
+        | "baseboards" | "workers" => Word::Unit(Unit::Nodes),
         "tray" | "trays" | "blade" | "blades" => Word::Unit(Unit::Tray),
         "rack" | "racks" | "cabinet" | "cabinets" => Word::Unit(Unit::Rack),
         "superchip" | "superchips" => Word::Unit(Unit::Superchip),
@@ -134,11 +153,12 @@ fn known_word<'c>(lower: &str) -> Option<Word<'c>> {
         "each" | "per" | "every" | "apiece" => Word::Each,
         "on" | "across" | "over" | "in" | "using" | "spread" => Word::Over,
         "half" => Word::Half,
-        "some" | "several" | "many" | "few" | "multiple" | "bunch" => Word::Vague,
+        "some" | "several" | "lots" | "plenty" | "any" | "many" | "few" | "multiple" | "bunch" => Word::Vague,
         "no" | "without" | "not" => Word::No,
         "bridge" | "bridges" | "bridged" => Word::Bridge,
-        "between" | "among" | "outside" => Word::Between,
-        "inside" | "within" | "internally" => Word::Inside,
+        "between" | "among" | "outside" | "internode" => Word::Between,
+        "inside" | "within" | "internally" | "intranode" => Word::Inside,
+        "minus" | "negative" => Word::Negative,
         "dgx" | "hgx" => Word::Dgx,
         "superpod" | "pod" | "basepod" => Word::SuperPod,
         "su" | "sus" => Word::ScalableUnit,
@@ -149,7 +169,7 @@ fn known_word<'c>(lower: &str) -> Option<Word<'c>> {
         "nvlink" | "nvlinks" | "nvswitch" | "nvlinked" => Word::Fabric(Fabric::NvLink),
         "xgmi" => Word::Fabric(Fabric::Xgmi),
         "infiniband" | "ib" => Word::Fabric(Fabric::InfiniBand),
-        "roce" | "rdma" => Word::Fabric(Fabric::Roce),
+        "rdma" => Word::Fabric(Fabric::Roce),
         "ethernet" | "eth" | "tcp" => Word::Fabric(Fabric::Ethernet),
         "efa" => Word::Fabric(Fabric::Efa),
         "nvidia" | "amd" | "intel" | "google" | "aws" | "gcp" | "azure" | "geforce" | "tesla"
@@ -158,7 +178,8 @@ fn known_word<'c>(lower: &str) -> Option<Word<'c>> {
         | "interconnected" | "link" | "links" | "linked" | "connected" | "joined" | "by" | "via" | "them"
         | "vram" | "memory" | "mem" | "mig" | "slice" | "slices" | "type" | "model" | "form" | "factor"
         | "full" | "cloud" | "compute" | "module" | "modules" | "only" | "just" | "about" | "please"
-        | "so" | "then" | "graphics" | "topology" | "mesh" | "switch" | "pair" | "pairs" => Word::Filler,
+        | "count" | "out" | "ive" | "weve" | "worth" | "srun" | "sbatch" | "salloc" | "so" | "then"
+        | "graphics" | "topology" | "mesh" | "switch" | "pair" | "pairs" => Word::Filler,
         "what" | "which" | "can" | "could" | "would" | "will" | "how" | "does" | "do" | "we" | "i"
         | "you" | "it" | "fit" | "fits" | "run" | "runs" | "serve" | "deploy" | "hold" | "need" | "want"
         | "should" | "best" | "plan" | "for" | "this" | "that" | "if" | "me" | "show" | "give" | "layout"
@@ -167,7 +188,124 @@ fn known_word<'c>(lower: &str) -> Option<Word<'c>> {
     })
 }
 
-const SMALL: [(&str, u64); 25] = [
+/// How the words of a load, a layout or a price take their number, which is none of GPUs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LoadWord {
+    /// "64 users"
+    Behind,
+    /// "tp 8"
+    Before,
+    /// "128k context", "context 128k"
+    Either,
+}
+
+const LOADS: [(LoadWord, &[&str]); 3] = [
+    (
+        LoadWord::Behind,
+        &[
+            "token",
+            "tokens",
+            "tok",
+            "toks",
+            "user",
+            "users",
+            "people",
+            "developers",
+            "customers",
+            "seat",
+            "seats",
+            "agent",
+            "agents",
+            "session",
+            "sessions",
+            "chat",
+            "chats",
+            "request",
+            "requests",
+            "req",
+            "reqs",
+            "query",
+            "queries",
+            "stream",
+            "streams",
+            "qps",
+            "rps",
+            "tps",
+            "ms",
+            "millisecond",
+            "milliseconds",
+            "second",
+            "seconds",
+            "s",
+            "bit",
+            "percent",
+            "usd",
+        ],
+    ),
+    (
+        LoadWord::Before,
+        &[
+            "concurrency",
+            "batch",
+            "bs",
+            "isl",
+            "osl",
+            "tp",
+            "pp",
+            "dp",
+            "ep",
+            "dcp",
+            "adp",
+            "ttft",
+            "tpot",
+            "itl",
+        ],
+    ),
+    (
+        LoadWord::Either,
+        &[
+            "context",
+            "contexts",
+            "ctx",
+            "ctxlen",
+            "seqlen",
+            "length",
+            "window",
+            "prompt",
+            "prompts",
+            "input",
+            "output",
+            "concurrent",
+            "parallel",
+            "simultaneous",
+            "sequence",
+            "sequences",
+            "seq",
+            "seqs",
+        ],
+    ),
+];
+
+/// A word of a load at the start of `text`, and what follows it.
+pub(super) fn load_word(text: &str) -> Option<(LoadWord, &str, &str)> {
+    let end = text.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let (word, behind) = text.split_at_checked(end)?;
+    if behind.starts_with(|c: char| c.is_ascii_digit()) {
+        return None;
+    }
+    let known = |words: &[&str]| words.iter().any(|load| word.eq_ignore_ascii_case(load));
+    LOADS.iter().find(|(_, words)| known(words)).map(|(kind, _)| (*kind, word, behind))
+}
+
+const SCALES: [(&str, u64); 5] =
+    [("billion", 1_000_000_000), ("million", 1_000_000), ("thousand", 1000), ("hundred", 100), ("dozen", 12)];
+
+/// The scale behind a number in figures: "1 million", "2 dozen".
+pub(super) fn scale_word(text: &str) -> Option<(f64, &str)> {
+    SCALES.iter().find_map(|(word, scale)| Some((*scale as f64, then_word(text, word)?)))
+}
+
+const SMALL: [(&str, u64); 27] = [
     ("zero", 0),
     ("one", 1),
     ("two", 2),
@@ -189,6 +327,8 @@ const SMALL: [(&str, u64); 25] = [
     ("eighteen", 18),
     ("nineteen", 19),
     ("dual", 2),
+    ("double", 2),
+    ("triple", 3),
     ("couple", 2),
     ("quad", 4),
     ("octo", 8),
@@ -210,7 +350,7 @@ const TENS: [(&str, u64); 8] = [
 /// read before), "two hundred fifty six". "a couple of" is 2.
 pub(super) fn number_word(text: &str) -> Option<(u64, &str)> {
     let (mut total, mut behind) = below_hundred(text)?;
-    for (scale_word, scale) in [("thousand", 1000), ("hundred", 100)] {
+    for (scale_word, scale) in SCALES {
         if let Some(rest) = then_word(behind, scale_word) {
             total = total.max(1).saturating_mul(scale);
             behind = rest;

@@ -2,12 +2,12 @@
 //! links, units. The lexer never fails: what it does not know becomes [`Word::Unknown`].
 
 use winnow::Parser;
-use winnow::ascii::digit1;
-use winnow::combinator::{alt, opt, preceded, repeat};
+use winnow::combinator::{alt, opt};
 use winnow::error::ModalResult;
 use winnow::token::{one_of, take_while};
 
-use super::vocabulary::{Fabric, Unit, number_word, plain_word};
+use super::numbers::number_or_size;
+use super::vocabulary::{Fabric, LoadWord, Unit, load_word, number_word, plain_word};
 use crate::catalogue::hardware::{Described, Form, HardwareCatalogue};
 use crate::planner::hardware::Link;
 
@@ -18,6 +18,8 @@ pub(super) enum Word<'c> {
     Negative,
     /// A number beyond every limit, as written.
     Huge(String),
+    /// "4k", "1M": a count where GPUs follow, else a length in tokens. With the words as written.
+    Thousands(u64, String),
     /// A size in GB, or a range of sizes.
     Memory {
         low_gb: f64,
@@ -75,6 +77,10 @@ pub(super) enum Word<'c> {
     Filler,
     /// Words of a question around the cluster.
     Question,
+    /// "2N8G": nodes, and GPUs of each.
+    NodesAndGpus(u64, u64),
+    /// What a load or a layout counts, not a cluster: "tokens", "users", "tp". With the words as written.
+    Load(LoadWord, String),
     Unknown(String),
 }
 
@@ -131,7 +137,11 @@ fn next_word<'c>(
         };
     }
     if rest.starts_with(|c: char| c.is_ascii_digit()) {
-        return number_or_size(rest);
+        return match number_or_size(rest) {
+            // "H100 x 1k"
+            Word::Thousands(n, _) if last == Some(&Word::Times) => Word::Number(n),
+            word => word,
+        };
     }
     if let Some(word) = times(rest, last) {
         return word;
@@ -181,7 +191,8 @@ fn link_at(rest: &str, catalogue: &HardwareCatalogue) -> Option<(usize, Link)> {
 fn scheduler_flag<'c>(input: &mut &str) -> ModalResult<Word<'c>> {
     let start = *input;
     let found = alt((
-        alt(("--gres=gpu:", "--gres gpu:", "gres/gpu:", "gres/gpu=", "gres=gpu:", "gres:gpu:", "Gres=gpu:"))
+        tres,
+        alt(("--gres=gpu:", "--gres gpu:", "gres/gpu:", "gres=gpu:", "gres:gpu:", "Gres=gpu:"))
             .value(Word::PerNodeFlag),
         alt(("--gpus-per-node", "--ntasks-per-node", "nvidia.com/gpu", "amd.com/gpu"))
             .value(Word::PerNodeFlag),
@@ -202,157 +213,15 @@ fn scheduler_flag<'c>(input: &mut &str) -> ModalResult<Word<'c>> {
     Ok(found)
 }
 
-/// A number and its unit, if it has one. The input starts with a digit.
-fn number_or_size<'c>(input: &mut &str) -> Word<'c> {
-    if let Ok(Some(word)) = opt(mig).parse_next(input) {
-        return word;
+/// "gres/gpu=16", "gres/gpu:h100=16": Slurm's trackable resources count the GPUs of a whole job.
+fn tres<'c>(input: &mut &str) -> ModalResult<Word<'c>> {
+    let behind = "gres/gpu".parse_next(input).map(|_| *input)?;
+    let word = behind.split([' ', ',']).next().unwrap_or("");
+    if !word.contains('=') {
+        return Err(winnow::error::ErrMode::Backtrack(winnow::error::ContextError::new()));
     }
-    if let Ok(Some((low, high))) = opt(size_range).parse_next(input) {
-        return Word::Memory { low_gb: low, high_gb: high };
-    }
-    let start = *input;
-    let Ok(Some(value)) = opt(figure).parse_next(input) else {
-        return unknown(input);
-    };
-    if let Ok(Some(gigabytes)) = opt(memory_unit).parse_next(input) {
-        return Word::Memory { low_gb: value * gigabytes, high_gb: value * gigabytes };
-    }
-    if let Ok(Some(gbit)) = opt(rate_unit).parse_next(input) {
-        return Word::Rate(value * gbit);
-    }
-    let mut unit = *input;
-    match ends_word(unit, &["G", "g"]) {
-        Some(behind) => {
-            *input = behind;
-            return Word::Gigas(value);
-        }
-        None => unit = input,
-    }
-    if let Some(behind) = ends_word(unit, &["B", "b"]) {
-        // "70B" is the size of a model.
-        *input = behind;
-        return Word::Question;
-    }
-    let scale = match ends_word(unit, &["k", "K"]) {
-        Some(behind) => {
-            *input = behind;
-            1e3
-        }
-        None => match ends_word(unit, &["M"]) {
-            Some(behind) => {
-                *input = behind;
-                1e6
-            }
-            None => 1.0,
-        },
-    };
-    let written = start.get(..start.len() - input.len()).unwrap_or("").trim_end();
-    whole(value * scale, written)
-}
-
-/// A count, or a number that is none.
-fn whole<'c>(value: f64, written: &str) -> Word<'c> {
-    if value >= 1e12 {
-        return Word::Huge(written.to_owned());
-    }
-    if value.fract() != 0.0 {
-        return Word::Unknown(written.to_owned());
-    }
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole and below 10^12")]
-    Word::Number(value as u64)
-}
-
-/// `rest` behind one of `units`, when a word ends there.
-fn ends_word<'t>(rest: &'t str, units: &[&str]) -> Option<&'t str> {
-    units
-        .iter()
-        .filter_map(|unit| rest.strip_prefix(unit))
-        .find(|behind| !behind.starts_with(|c: char| c.is_ascii_alphanumeric()))
-}
-
-/// 16, 1,024, 1e6, 1.5
-fn figure(input: &mut &str) -> ModalResult<f64> {
-    let thousands = (digit1, repeat::<_, _, (), _, _>(1.., preceded(',', digits3)))
-        .take()
-        .map(|text: &str| text.replace(',', "").parse::<f64>().unwrap_or(f64::INFINITY));
-    let exponent = (digit1, one_of(['e', 'E']), digit1).take().parse_to();
-    let power = (digit1, '^', digit1).map(|(base, _, power): (&str, _, &str)| {
-        let base: f64 = base.parse().unwrap_or(f64::INFINITY);
-        base.powi(power.parse().unwrap_or(i32::MAX))
-    });
-    let decimal = (digit1, '.', digit1).take().parse_to();
-    let plain = digit1.map(|text: &str| text.parse::<f64>().unwrap_or(f64::INFINITY));
-    alt((thousands, exponent, power, decimal, plain)).parse_next(input)
-}
-
-fn digits3<'t>(input: &mut &'t str) -> ModalResult<&'t str> {
-    take_while(3..=3, |c: char| c.is_ascii_digit()).parse_next(input)
-}
-
-/// "1g.10gb"
-fn mig<'c>(input: &mut &str) -> ModalResult<Word<'c>> {
-    (digit1.parse_to::<u64>(), one_of(['g', 'G']), '.', digit1.parse_to::<u64>(), alt(("gb", "GB")))
-        .map(|(slices, _, _, gb, _)| Word::Mig { slices, gb })
-        .parse_next(input)
-}
-
-/// "24GB..40GB"
-fn size_range(input: &mut &str) -> ModalResult<(f64, f64)> {
-    let size = |input: &mut &str| -> ModalResult<f64> {
-        let value: f64 = (digit1, opt(('.', digit1))).take().parse_to().parse_next(input)?;
-        Ok(value * opt(memory_unit).parse_next(input)?.unwrap_or(1.0))
-    };
-    let low = size(input)?;
-    let _ = "..".parse_next(input)?;
-    Ok((low, size(input)?))
-}
-
-/// GB in one of the unit; a word must end behind it.
-fn memory_unit(input: &mut &str) -> ModalResult<f64> {
-    const UNITS: [(&str, f64); 10] = [
-        ("bytes", 1e-9),
-        ("gib", 1.073_741_824),
-        ("gigabytes", 1.0),
-        ("gigabyte", 1.0),
-        ("gigs", 1.0),
-        ("gb", 1.0),
-        ("tib", 1_099.511_627_776),
-        ("tb", 1000.0),
-        ("mib", 0.001_048_576),
-        ("mb", 0.001),
-    ];
-    unit_of(input, &UNITS)
-}
-
-/// Gbit/s in one of the unit.
-fn rate_unit(input: &mut &str) -> ModalResult<f64> {
-    const UNITS: [(&str, f64); 9] = [
-        ("gbit/s", 1.0),
-        ("gb/s", 1.0),
-        ("gbps", 1.0),
-        ("gbits", 1.0),
-        ("gbit", 1.0),
-        ("gbe", 1.0),
-        ("tbit/s", 1000.0),
-        ("tbps", 1000.0),
-        ("tb/s", 1000.0),
-    ];
-    unit_of(input, &UNITS)
-}
-
-fn unit_of(input: &mut &str, units: &[(&str, f64)]) -> ModalResult<f64> {
-    let bare = input.strip_prefix(['-', ' ']).unwrap_or(input);
-    for (unit, factor) in units {
-        let Some(head) = bare.get(..unit.len()).filter(|h| h.eq_ignore_ascii_case(unit)) else { continue };
-        let behind = bare.get(head.len()..).unwrap_or("");
-        let rate = behind.starts_with('/') && !unit.contains('/');
-        if rate || behind.starts_with(|c: char| c.is_ascii_alphanumeric() && !c.eq_ignore_ascii_case(&'x')) {
-            continue;
-        }
-        *input = behind;
-        return Ok(*factor);
-    }
-    Err(winnow::error::ErrMode::Backtrack(winnow::error::ContextError::new()))
+    let _ = one_of([':', '=']).parse_next(input)?;
+    Ok(Word::TotalFlag)
 }
 
 /// "x", "*" or "times" between two things.
@@ -362,6 +231,9 @@ fn times<'c>(input: &mut &str, last: Option<&Word<'c>>) -> Option<Word<'c>> {
         return Some(Word::Times);
     }
     let behind = input.strip_prefix(['x', 'X'])?;
+    if last == Some(&Word::Times) {
+        return None;
+    }
     let counts = matches!(
         last,
         Some(
@@ -391,14 +263,28 @@ fn spelled<'c>(input: &mut &str) -> Word<'c> {
         *input = behind;
         return Word::Number(n);
     }
+    if let Some((kind, word, behind)) = load_word(input) {
+        *input = behind;
+        return Word::Load(kind, word.to_owned());
+    }
     unknown(input)
 }
 
-fn unknown<'c>(input: &mut &str) -> Word<'c> {
+/// Makers' series whose products are told apart by a number behind the name.
+const BRANDS: [&str; 8] = ["rtx", "gtx", "gt", "rx", "radeon", "arc", "titan", "quadro"];
+
+pub(super) fn unknown<'c>(input: &mut &str) -> Word<'c> {
     let length = input
         .char_indices()
         .find(|(i, c)| *i > 0 && !(c.is_alphanumeric() || matches!(c, '-' | '_' | '.')))
         .map_or(input.len(), |(i, _)| i);
+    let word = input.get(..length).unwrap_or(input);
+    // "GTX 1080": a brand and its number are one name
+    let brand = BRANDS.iter().any(|brand| word.eq_ignore_ascii_case(brand));
+    let behind = input.get(length..).unwrap_or("");
+    let number = behind.trim_start().find(|c: char| !c.is_ascii_digit()).unwrap_or(behind.trim_start().len());
+    let blanks = behind.len() - behind.trim_start().len();
+    let length = if brand && number > 0 { length + blanks + number } else { length };
     let word = input.get(..length).unwrap_or(input).to_owned();
     *input = input.get(length..).unwrap_or("");
     Word::Unknown(word)
@@ -406,6 +292,15 @@ fn unknown<'c>(input: &mut &str) -> Word<'c> {
 
 fn symbol<'c>(input: &mut &str) -> Word<'c> {
     let Some(c) = input.chars().next() else { return Word::Filler };
+    // "$2/hr": a price
+    if c == '$' {
+        let length = input
+            .find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '$' | '.' | '/')))
+            .unwrap_or(input.len());
+        let (price, behind) = input.split_at_checked(length).unwrap_or((*input, ""));
+        *input = behind;
+        return Word::Load(LoadWord::Behind, price.to_owned());
+    }
     *input = input.get(c.len_utf8()..).unwrap_or("");
     match c {
         '+' | ';' | '&' => Word::Plus,

@@ -4,6 +4,7 @@ mod instances;
 mod kubernetes;
 mod ray;
 mod slurm;
+mod slurm_topology;
 mod smi_csv;
 mod smi_xml;
 
@@ -15,7 +16,7 @@ use super::meaning::NO_LINKS_BETWEEN_SLICES;
 use super::product::{Traits, product, slice_of};
 use super::request::{set_slices, usual_pool};
 use super::text::{add_pool, checked, parse_text};
-use super::topology::{looks_like_matrix, parse_topology};
+use super::topology::{looks_like_amd, looks_like_matrix, parse_amd, parse_topology};
 use super::words::words;
 use crate::catalogue::hardware::{GpuEntry, HardwareCatalogue, NodeType};
 use crate::planner::hardware::{Cluster, ClusterAssumption, ClusterWarning, Gpu};
@@ -26,6 +27,7 @@ use crate::planner::units::Bytes;
 pub enum Format {
     Text,
     TopologyMatrix,
+    AmdTopology,
     NvidiaSmiCsv,
     NvidiaSmiXml,
     KubernetesNodes,
@@ -41,6 +43,7 @@ impl Format {
         match self {
             Self::Text => "text",
             Self::TopologyMatrix => "nvidia_smi_topology",
+            Self::AmdTopology => "amd_smi_topology",
             Self::NvidiaSmiCsv => "nvidia_smi_csv",
             Self::NvidiaSmiXml => "nvidia_smi_xml",
             Self::KubernetesNodes => "kubernetes_nodes",
@@ -77,6 +80,7 @@ pub fn recognise(
     let site = Site { gpu, nodes, catalogue };
     let cluster = match format {
         Format::TopologyMatrix => parse_topology(text, gpu, nodes, catalogue)?,
+        Format::AmdTopology => parse_amd(text, gpu, nodes, catalogue)?,
         Format::NvidiaSmiCsv => smi_csv::read(text, &site)?,
         Format::NvidiaSmiXml => smi_xml::read(text, &site)?,
         Format::KubernetesNodes => kubernetes::read(text, &site)?,
@@ -100,8 +104,12 @@ fn format_of(text: &str) -> Format {
     if start.starts_with('{') || start.starts_with('[') {
         return json_format(start);
     }
-    if looks_like_matrix(text) {
+    if looks_like_amd(text) {
+        Format::AmdTopology
+    } else if looks_like_matrix(text) {
         Format::TopologyMatrix
+    } else if ray::looks_like_status(text) {
+        Format::RayResources
     } else if slurm::looks_like(text) {
         Format::Slurm
     } else if smi_csv::looks_like(text) {

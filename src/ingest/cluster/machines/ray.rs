@@ -7,12 +7,30 @@ use crate::catalogue::hardware::GpuEntry;
 use crate::ingest::cluster::error::ClusterError;
 use crate::planner::hardware::Cluster;
 
+/// True for the usage lines of `ray status`: " 0.0/16.0 GPU".
+pub(super) fn looks_like_status(text: &str) -> bool {
+    text.lines().take(2000).any(|line| usage(line).is_some_and(|(name, _)| name == "GPU"))
+}
+
+/// A resource and its total, in a usage line of `ray status`.
+fn usage(line: &str) -> Option<(&str, f64)> {
+    let mut words = line.split_whitespace();
+    let (used, total) = words.next()?.split_once('/')?;
+    used.parse::<f64>().ok()?;
+    let total = total.parse().ok().filter(|n: &f64| n.is_finite())?;
+    Some((words.next()?, total))
+}
+
 pub(super) fn read(text: &str, site: &Site<'_>) -> Result<Cluster, ClusterError> {
-    // Printed by Python, the map has single quotes.
-    let json = if text.contains('"') { text.to_owned() } else { text.replace('\'', "\"") };
-    let map: Map<String, Value> = serde_json::from_str(&json).map_err(|e| {
-        ClusterError::unreadable(format!("this is no map of Ray resources: {e}")).at(e.line(), e.column())
-    })?;
+    let map: Map<String, Value> = if looks_like_status(text) {
+        text.lines().filter_map(usage).map(|(name, total)| (name.to_owned(), total.into())).collect()
+    } else {
+        // Printed by Python, the map has single quotes.
+        let json = if text.contains('"') { text.to_owned() } else { text.replace('\'', "\"") };
+        serde_json::from_str(&json).map_err(|e| {
+            ClusterError::unreadable(format!("this is no map of Ray resources: {e}")).at(e.line(), e.column())
+        })?
+    };
     let amount = |v: &Value| v.as_f64().filter(|n| n.is_finite() && *n >= 0.0 && *n <= 1e9);
     let gpus =
         map.get("GPU").and_then(amount).ok_or_else(|| ClusterError::no_gpus("the resources have no GPU"))?;

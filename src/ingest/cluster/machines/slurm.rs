@@ -1,6 +1,7 @@
-//! Slurm: `scontrol show node`, `sinfo -h -o "%n %G"`, `slurm.conf` and `gres.conf` lines.
+//! Slurm: `scontrol show node`, `sinfo -h -o "%n %G"`, `slurm.conf`, `gres.conf` and `topology.conf` lines.
 
-use super::{Inventory, NodeFacts, Site};
+use super::{Inventory, NodeFacts, Site, slurm_topology};
+use crate::catalogue::hardware::Form;
 use crate::ingest::cluster::error::{ClusterError, cut};
 use crate::planner::hardware::Cluster;
 
@@ -12,7 +13,7 @@ const MAX_RANGE: u64 = 1_000_000;
 pub(super) fn looks_like(text: &str) -> bool {
     let record = text.lines().take(50).any(|l| {
         let l = l.trim_start();
-        l.starts_with("NodeName=") || l.starts_with("Name=gpu")
+        l.starts_with("NodeName=") || l.starts_with("Name=gpu") || slurm_topology::is_topology(l)
     });
     record || text.lines().filter(|l| !l.trim().is_empty()).take(50).any(|l| table_row(l).is_some())
 }
@@ -36,7 +37,24 @@ pub(super) fn read(text: &str, site: &Site<'_>) -> Result<Cluster, ClusterError>
     }
     let mut inventory = Inventory::new();
     let mut skipped = 0_u64;
-    for record in records(text) {
+    let topology = slurm_topology::read(text);
+    let mut records = records(text);
+    if records.is_empty() && topology.hosts() > 0 {
+        let labelled = site.product_of_caller("topology.conf names hosts, not GPUs: it")?;
+        let (gpus, why) = site.catalogue.usual_node_size(labelled.entry);
+        inventory.assume("gpus_per_node", &gpus.to_string(), &why);
+        let kind = Some(labelled.entry.gpu.key.clone());
+        records.push(Record { line: 1, hosts: topology.hosts(), gpus: vec![(kind, gpus)], down: false });
+    }
+    if topology.leaves.len() > 1 {
+        let message = format!(
+            "{} leaf switches join {} hosts: traffic between them passes the switches above",
+            topology.leaves.len(),
+            topology.hosts()
+        );
+        inventory.warn("switch_levels", message);
+    }
+    for record in records {
         if record.down {
             skipped = skipped.saturating_add(record.hosts);
             continue;
@@ -50,17 +68,27 @@ pub(super) fn read(text: &str, site: &Site<'_>) -> Result<Cluster, ClusterError>
             }
             .map_err(|e| e.at(record.line, 1))?;
             inventory.note(&labelled);
-            let facts = NodeFacts {
+            let facts = |clique: Option<String>| NodeFacts {
                 entry: labelled.entry,
-                gpu: labelled.gpu,
+                gpu: labelled.gpu.clone(),
                 gpus: *gpus,
                 node_type: None,
-                clique: None,
+                clique,
                 ports: None,
                 host_memory: None,
                 free_memory: None,
             };
-            inventory.add(facts, record.hosts);
+            // Blocks of trays are NVLink domains; blocks of other nodes only share switches.
+            let racks = topology.block_hosts().is_some()
+                && record.hosts == topology.hosts()
+                && labelled.entry.form == Form::Superchip;
+            if racks {
+                for (name, hosts) in &topology.blocks {
+                    inventory.add(facts(Some(name.clone())), *hosts);
+                }
+            } else {
+                inventory.add(facts(None), record.hosts);
+            }
         }
     }
     if skipped > 0 {
@@ -192,7 +220,7 @@ fn tres_gpus(tres: &str) -> Vec<(Option<String>, u64)> {
 }
 
 /// Hosts (or devices) in "node[01-04,07]", "a,b", "/dev/nvidia[0-7]"; several ranges multiply.
-fn hosts_in(list: &str) -> u64 {
+pub(super) fn hosts_in(list: &str) -> u64 {
     let mut total = 0_u64;
     let mut depth = 0;
     let mut start = 0;

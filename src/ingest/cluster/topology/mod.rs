@@ -1,8 +1,10 @@
 //! A node as `nvidia-smi topo -m` shows it: islands of NVLink, the slower links between them,
 //! and what is wrong with it.
 
+mod amd;
 mod matrix;
 
+pub use amd::{looks_like_amd, parse_amd};
 pub use matrix::{Code, Matrix, looks_like_matrix, read_matrix};
 
 use super::error::ClusterError;

@@ -1,8 +1,8 @@
 //! Older decoders with names of their own: Falcon, GPT-2, GPT-J, GPT-NeoX, GPT-BigCode, OPT, BLOOM, MPT, Phi, DBRX.
 
 use super::super::build::{Experts as Stacked, Layer, Stack};
-use super::dense::name_layer;
 use super::moe::Mixture;
+use super::reach::name_layer;
 use super::{Attention, Body, Context, FinalNorm, QkNorm, Rope, inverse_frequencies, rope_buffer};
 use crate::planner::model::ClassLimits;
 use crate::planner::model::cache::Reach;

@@ -1,8 +1,9 @@
 //! Hybrids of attention and gated delta nets: Qwen3-Next, Qwen3.5, OLMo hybrid.
 
 use super::super::build::{Experts as Stacked, Layer, Stack};
-use super::dense::{EVERYWHERE, layer_types};
+use super::dense::EVERYWHERE;
 use super::moe::{EXPERT_COUNT, EXPERTS_PER_TOKEN, Mixture, by_step};
+use super::reach::layer_types;
 use super::{Attention, Body, Context, FinalNorm, QkNorm, Rope, rope_buffer};
 use crate::planner::model::ClassLimits;
 use crate::planner::model::cache::{LayerCache, State, StateKind};

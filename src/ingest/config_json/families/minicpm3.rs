@@ -1,8 +1,9 @@
 //! MiniCPM3: keys and values come from a latent, but the engine's class caches them by head.
 
 use super::super::build::Stack;
-use super::dense::{EVERYWHERE, name_layer};
+use super::dense::EVERYWHERE;
 use super::mla::Latent;
+use super::reach::name_layer;
 use super::{Attention, Body, Context, FinalNorm, QkNorm, Rope, rope_buffer};
 use crate::planner::model::cache::Reach;
 use crate::planner::model::ledger::{Part, Role};

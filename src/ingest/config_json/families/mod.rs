@@ -14,6 +14,7 @@ mod minicpm3;
 mod mla;
 mod moe;
 mod nemotron;
+mod reach;
 mod step;
 mod varied;
 mod vision;

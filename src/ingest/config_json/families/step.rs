@@ -1,9 +1,10 @@
-//! Step-3.5: window layers with more query heads than the others, a gate for each head, experts from a listed layer on.
+//! Step-3: queries of low rank over one KV head. Step-3.5: window layers with more query heads than the others, a gate for each
+//! head. Both have experts from a listed layer on.
 
 use super::super::build::{Experts as Stacked, Stack};
 use super::super::reader::{Config, MAX_SIZE};
-use super::dense::{layer_types, name_layer};
 use super::moe::Mixture;
+use super::reach::{layer_types, name_layer};
 use super::{Attention, Body, Context, FinalNorm, QkNorm, Rope, rope_buffer};
 use crate::planner::model::ClassLimits;
 use crate::planner::model::cache::Reach;
@@ -12,7 +13,52 @@ use crate::planner::model::ledger::{Part, Role};
 
 /// Read a decoder of this family (`models/step3p5.py`).
 pub fn read<'c>(context: &Context<'c>) -> Option<Body<'c>> {
-    (context.architecture == "Step3p5ForCausalLM").then(|| build(context))
+    match context.architecture {
+        "Step3p5ForCausalLM" => Some(build(context)),
+        "Step3TextForCausalLM" => Some(low_rank(context)),
+        _ => None,
+    }
+}
+
+/// Step-3's decoder (`models/step3_text.py`): every rank makes the low-rank queries, the key and the value; `wq` deals heads out.
+fn low_rank<'c>(context: &Context<'c>) -> Body<'c> {
+    let config = context.config;
+    let layers = context.layers();
+    let base = Attention { kv_heads: 1, ..Attention::of(context) };
+    let rank = config.opt(&["share_q_dim"]).filter(|n| *n > 0).unwrap_or(base.head);
+    let mixture = Mixture { router_fp32: false, correction: None, ..mixture(context, base.hidden) };
+    let sparse = sparse_layers(config, layers);
+    let width = config.size(&["intermediate_size"]);
+    let hidden = Part::whole(base.hidden);
+    let mut stack = Stack::default();
+    for index in 0..layers {
+        let mut layer = context.layer(index);
+        name_layer(&mut layer, Reach::Full);
+        let outputs = [Part::whole(rank), Part::whole(base.head), Part::whole(base.head)];
+        layer.linear(Role::Attention, "self_attn.qkv_proj", &outputs, hidden, false);
+        layer.norm("self_attn.inter_norm", rank);
+        let heads = || Part::units(base.heads, base.head, "query heads");
+        layer.linear(Role::Attention, "self_attn.wq", &[heads()], Part::whole(rank), false);
+        layer.linear(Role::Attention, "self_attn.o_proj", &[hidden], heads(), false);
+        base.cache(&mut layer);
+        if sparse.get(index).copied().unwrap_or(false) {
+            layer.name.push_str("+moe");
+            mixture.build(&mut layer, "moe", "moe.gate", "share_expert");
+        } else {
+            layer.mlp("mlp", base.hidden, width, true, false);
+        }
+        layer.norm("input_layernorm", base.hidden);
+        layer.norm("post_attention_layernorm", base.hidden);
+        rope_buffer(&mut layer, Rope::of(context, base.head, None));
+        stack.push(layer);
+    }
+    let mut body = context.body(stack, context.tied(false), FinalNorm::Rms);
+    body.query_heads = base.heads;
+    body.kv_heads = base.kv_heads;
+    body.head_size = base.head;
+    body.experts = Some(mixture.summary());
+    body.limits = ClassLimits { ranks_within_experts: true, ..ClassLimits::default() };
+    body
 }
 
 /// Attention of the layers whose type `attention_other_setting` names, and of all others.

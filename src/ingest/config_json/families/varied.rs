@@ -2,8 +2,8 @@
 
 use super::super::build::{Experts as Stacked, Layer, Stack};
 use super::super::reader::{Config, MAX_SIZE};
-use super::dense::{layer_types, name_layer};
 use super::moe::{EXPERT_COUNT, EXPERTS_PER_TOKEN, Mixture, by_list};
+use super::reach::{layer_types, name_layer};
 use super::{Attention, Body, Context, FinalNorm, QkNorm, Rope, rope_buffer, vocabulary_rows};
 use crate::planner::model::ClassLimits;
 use crate::planner::model::cache::Reach;

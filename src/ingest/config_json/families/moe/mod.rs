@@ -6,7 +6,7 @@ mod style;
 pub use mixture::{EXPERT_COUNT, EXPERTS_PER_TOKEN, Mixture, by_list, by_step};
 
 use super::super::build::{Layer, Stack};
-use super::dense::{Windows, layer_types, name_layer, reaches};
+use super::reach::{Windows, layer_types, name_layer, reaches};
 use super::{Attention, Body, Context, FinalNorm, QkNorm, Rope, rope_buffer};
 use crate::planner::model::ClassLimits;
 use crate::planner::model::cache::{LayerCache, Reach};

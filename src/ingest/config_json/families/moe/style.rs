@@ -2,7 +2,8 @@
 
 use super::super::super::build::Experts as Stacked;
 use super::super::super::reader::MAX_SIZE;
-use super::super::dense::{EVERYWHERE, Windows};
+use super::super::dense::EVERYWHERE;
+use super::super::reach::Windows;
 use super::super::{Context, QkNorm};
 use super::mixture::{
     EXPERT_COUNT, EXPERTS_PER_TOKEN, Mixture, by_list, by_step, from_layer, plain_mixture, stacked,
@@ -124,6 +125,27 @@ impl Style {
                 everywhere: EVERYWHERE,
                 ..base(plain_mixture(stacked(context, config.size(&["intermediate_size"]))))
             },
+            // norms behind attention and experts
+            "FlexOlmoForCausalLM" => Self {
+                qkv_bias: false,
+                qk_norm: QkNorm::All,
+                norms: &["post_attention_layernorm", "post_feedforward_layernorm"],
+                everywhere: EVERYWHERE,
+                ..base(plain_mixture(stacked(context, config.size(&["intermediate_size"]))))
+            },
+            // the first DeepSeek with experts: attention by head
+            "DeepseekForCausalLM" => {
+                let width = moe_width();
+                let mut mixture = plain_mixture(stacked(context, width));
+                mixture.shared_width = width.saturating_mul(config.size_or(&["n_shared_experts"], 0));
+                Self {
+                    windows: Windows::Never,
+                    dense_width: config.size_or(&["intermediate_size"], 0),
+                    sparse: by_list(context, layers),
+                    limits: within,
+                    ..base(mixture)
+                }
+            }
             "Glm4MoeForCausalLM" => {
                 let width = moe_width();
                 let mut mixture = plain_mixture(stacked(context, width));
