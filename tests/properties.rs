@@ -89,8 +89,9 @@ proptest! {
             let expected = number(kv, "/replication_factor") * number(kv, "/bytes_per_token_logical");
             prop_assert!((number(kv, "/bytes_per_token_cluster") - expected).abs() <= 1.0, "{}", kv);
             for stage in layout["memory"]["stages"].as_array().unwrap() {
-                let first_copies = number(stage, "/kv_bytes") - number(stage, "/kv_copied_bytes");
-                let all = first_copies * number(kv, "/replication_factor");
+                let all = number(stage, "/kv_distinct_bytes") * number(kv, "/replication_factor");
+                let parts = number(stage, "/kv_distinct_bytes") + number(stage, "/kv_copied_bytes");
+                prop_assert_eq!(parts, number(stage, "/kv_bytes"));
                 prop_assert!((all - number(stage, "/kv_bytes")).abs() <= number(kv, "/replication_factor"), "{}", stage);
             }
         }

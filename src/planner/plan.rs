@@ -7,6 +7,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::estimate::{Assumption, Basis, Estimate};
+use super::latency::roof::Roof;
 
 pub use fleet::{Fleet, FleetPool};
 
@@ -150,6 +151,8 @@ pub struct RankedLayout {
     pub memory: MemorySummary,
     pub capacity: Capacity,
     pub latency: Latency,
+    /// Where its passes lie under the roof of its GPU.
+    pub roof: Roof,
     pub throughput: Throughput,
     pub cost: Cost,
     /// True when every limit of the request holds (or there is none).
@@ -269,7 +272,9 @@ pub struct StageMemory {
     pub state_bytes: u64,
     /// What is left for the cache. Engines that keep states in cache pages keep them here.
     pub kv_bytes: u64,
-    /// Of those, what the GPUs of the replica hold beyond one copy of each token: `kv_bytes × (1 − 1 / replication_factor)`.
+    /// Of those, first copies.
+    pub kv_distinct_bytes: u64,
+    /// The rest, what the GPUs of the replica hold beyond one copy of each token: `kv_bytes × (1 − 1 / replication_factor)`.
     pub kv_copied_bytes: u64,
     pub kv_bytes_per_token: u64,
     /// What stands behind the figures above that are neither weights nor cache.

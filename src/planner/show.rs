@@ -11,6 +11,8 @@ use super::fleet;
 use super::formula::{attention, kv_formula};
 use super::hardware::{Cluster, NodePool};
 use super::input::PlanInput;
+use super::latency::load::stage_loads;
+use super::latency::roof::{Passes, Roof, roof};
 use super::layout::Shape;
 use super::plan::{
     Capacity, ClusterSummary, Cost, EngineEcho, EngineName, KvSummary, Launch, Layout, ModelSummary,
@@ -69,6 +71,7 @@ fn layout(index: usize, ranked: &Ranked, found: &Found<'_>) -> Option<RankedLayo
         memory: memory::shown(ground, replica),
         capacity: capacity(ground, candidate),
         latency: candidate.timing.show(candidate.all_reduces_per_pass),
+        roof: roof_of(ground, candidate),
         throughput: throughput(candidate),
         cost: cost(candidate),
         meets_slo: candidate.standing.meets_slo,
@@ -77,6 +80,18 @@ fn layout(index: usize, ranked: &Ranked, found: &Found<'_>) -> Option<RankedLayo
         reasons: answer::reasons(ground, ranked, found),
         launch: Launch::default(),
     })
+}
+
+fn roof_of(ground: &Ground<'_>, candidate: &Candidate) -> Roof {
+    let replica = &candidate.replica;
+    let constants = ground.constants(replica);
+    let passes = Passes {
+        batch: (candidate.concurrency as f64 / candidate.caches().max(1) as f64).max(1.0)
+            / replica.shape.pp.max(1) as f64,
+        context_tokens: ground.context().as_f64(),
+        chunk_tokens: ground.settings.max_num_batched_tokens as f64,
+    };
+    roof(&stage_loads(&ground.model, replica), passes, constants.peak_flops, constants.hbm_bytes_per_s)
 }
 
 /// The sizes of a layout as the contract shows them.

@@ -137,8 +137,9 @@ function select({ label, options, change }) {
 /** The model: an id with suggestions as one types, or a pasted config.json. */
 function modelSearch({ change }) {
   const list = h("ul", { class: "suggestions", role: "listbox", id: fresh("models"), "aria-label": "Models", hidden: true });
-  const control = h("textarea", { rows: 1, spellcheck: "false", role: "combobox", "aria-expanded": "false", "aria-controls": list.id, "aria-autocomplete": "list" });
-  const frame = framed("Model", control, { unit: "id, or a config.json", after: [list] });
+  // a pasted config.json loses its line breaks here, which JSON does not need
+  const control = h("input", { type: "text", spellcheck: "false", role: "combobox", "aria-expanded": "false", "aria-controls": list.id, "aria-autocomplete": "list" });
+  const frame = framed("Model", control, { unit: "id, or config.json", after: [list] });
   let at = -1;
   let asked = 0;
 

@@ -41,7 +41,10 @@ export function themeSwitch() {
     apply(choice);
     show();
   });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => document.dispatchEvent(new CustomEvent("theme")));
+  // paper is light, whatever the screen is
+  for (const query of ["(prefers-color-scheme: dark)", "print"]) {
+    matchMedia(query).addEventListener("change", () => document.dispatchEvent(new CustomEvent("theme")));
+  }
   apply(choice);
   show();
   return button;

@@ -2,6 +2,7 @@ use super::serve;
 use crate::launch::Wanted;
 use crate::planner::estimate::{Basis, Estimate};
 use crate::planner::input::EngineSettings;
+use crate::planner::latency::roof::{Passes, roof};
 use crate::planner::plan::{
     Breakdown, Capacity, Cost, EngineEcho, EngineName, KvSummary, Latency, Launch, Layout, MemorySummary,
     Placement, RankedLayout, Throughput,
@@ -72,6 +73,7 @@ fn layout(tp: u64, pp: u64, dp: u64, attention_dp: u64, ep: u64, dcp: u64, holds
             all_reduces_per_pass: 0,
             bound: "weights".to_owned(),
         },
+        roof: roof(&[], Passes { batch: 1.0, context_tokens: 1.0, chunk_tokens: 1.0 }, 1.0, 1.0),
         throughput: Throughput {
             concurrency: 1,
             output_tokens_per_s: 1.0,

@@ -4,6 +4,7 @@
 
 pub mod calibrated;
 pub mod load;
+pub mod roof;
 pub mod roofline;
 
 use smallvec::SmallVec;
@@ -32,7 +33,7 @@ pub struct LatencyInput<'a> {
 }
 
 /// What one rank of a stage holds and does.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct StageLoad {
     /// Weights on the rank, bytes.
     pub weights_bytes: f64,

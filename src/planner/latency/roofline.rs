@@ -93,7 +93,7 @@ fn prefill_chunk(input: &LatencyInput<'_>, constants: &Constants, tokens: f64, c
 
 /// FLOPs of a chunk on one rank of a stage: two for each active parameter and token, and for attention
 /// `4 * tokens * (context + tokens/2) * query heads * head size`, summed over the stage's layers.
-fn chunk_flops(stage: &StageLoad, tokens: f64, context: f64) -> f64 {
+pub(super) fn chunk_flops(stage: &StageLoad, tokens: f64, context: f64) -> f64 {
     2.0 * tokens * stage.active_parameters + 4.0 * tokens * stage.attended_width(context + tokens / 2.0)
 }
 

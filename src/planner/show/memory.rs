@@ -33,6 +33,7 @@ fn stage(replica: &Replica, i: usize) -> Option<StageMemory> {
     let weights = replica.weights.get(i)?;
     let items = replica.budget.stages.get(i)?;
     let kv = *replica.kv_bytes.get(i)?;
+    let copied = copied(kv, replica.cache.replication_factor);
     Some(StageMemory {
         stage: i as u64,
         first_layer: layers.start as u64,
@@ -45,7 +46,8 @@ fn stage(replica: &Replica, i: usize) -> Option<StageMemory> {
         cuda_graph_bytes: items.cuda_graph.bytes.get(),
         state_bytes: 0,
         kv_bytes: kv.get(),
-        kv_copied_bytes: copied(kv, replica.cache.replication_factor).get(),
+        kv_distinct_bytes: (kv - copied).get(),
+        kv_copied_bytes: copied.get(),
         kv_bytes_per_token: replica.cache.token_bytes.get(i)?.get(),
         items: named(items).map(|(name, item)| shown_item(name, item)).into(),
     })

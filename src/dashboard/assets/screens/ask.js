@@ -67,7 +67,7 @@ function threeCards(rows) {
 
 function card(title, row, big, more) {
   const [value, unit] = big(row);
-  return h("section", { class: "card" }, h("h3", { text: title }),
+  return h("section", { class: "card" }, h("h2", { text: title }),
     h("p", { class: "big" }, h("span", { class: "value", text: value }), " ", h("span", { class: "unit", text: unit })),
     h("p", {}, h("strong", { text: format.layout(row.layout) }), row.kv.replication_factor > 1 ? [" ", mark("copies")] : null),
     h("p", { class: "quiet", text: more(row) }));

@@ -31,7 +31,7 @@ export function render(root, context) {
   const times = chart({ title: "Time of each output token, by the plain model", height: 220 });
   const controls = knobs(context);
   root.append(sentence,
-    h("div", { class: "with-side" }, h("div", { class: "charts" }, controls.overlays, holds.element, times.element), controls.element));
+    h("div", { class: "with-side" }, h("div", { class: "charts" }, controls.overlays, holds.element), controls.element, times.element));
 
   return async function refresh() {
     controls.update(context.state);

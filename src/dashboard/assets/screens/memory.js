@@ -21,7 +21,7 @@ const ITEMS = [
   { key: "runtime", words: "Runtime and buffers", colour: (c) => c.series[4], bytes: (s) => s.runtime_bytes, item: "runtime" },
   { key: "cuda_graph", words: "CUDA graphs", colour: (c) => c.series[5], bytes: (s) => s.cuda_graph_bytes, item: "cuda_graph" },
   { key: "state", words: "States", colour: (c) => c.series[6], bytes: (s) => s.state_bytes },
-  { key: "kv", words: "KV cache", colour: (c) => c.series[1], bytes: (s) => s.kv_bytes - s.kv_copied_bytes },
+  { key: "kv", words: "KV cache", colour: (c) => c.series[1], bytes: (s) => s.kv_distinct_bytes },
   { key: "copies", words: "KV copies", colour: (c) => c.copiesFill, bytes: (s) => s.kv_copied_bytes },
 ];
 const KV = (item) => item.key === "kv" || item.key === "copies";

@@ -4,7 +4,7 @@ import { chart } from "../chart.js";
 import { fill, h } from "../dom.js";
 import * as format from "../format.js";
 import { layoutPicker, nothingFits, only, plan } from "../layouts.js";
-import { table } from "../parts.js";
+import { slider, table } from "../parts.js";
 
 export const id = "step";
 export const title = "Step time";
@@ -32,18 +32,22 @@ const BOUND = {
 
 export function render(root, context) {
   const picker = layoutPicker(context);
+  const batch = slider({ label: "Sequences at once", values: Array.from({ length: 13 }, (_, i) => String(2 ** i)), value: context.state.users,
+    show: (v) => format.integer(Number(v)), change: (users) => context.set({ users }) });
   const sentence = h("p", { class: "sentence" });
   const where = h("p", { class: "facts" });
   const decode = chart({ title: "One decode step: a token for every sequence", height: 210 });
   const prefill = chart({ title: "One prefill chunk", height: 120 });
+  const under = chart({ title: "Under the roof of the GPU", height: 300 });
   const figures = table(columns(), { caption: "Step times by part" });
-  const body = h("div", { class: "charts" }, decode.element, prefill.element, h("h2", { text: "In figures" }), figures.element);
-  root.append(picker.element, sentence, where, body);
+  const body = h("div", { class: "charts" }, decode.element, prefill.element, under.element, h("h2", { text: "In figures" }), figures.element);
+  root.append(h("div", { class: "pickers" }, picker.element, batch.element), sentence, where, body);
 
   return async function refresh() {
     const answer = await plan(context);
     const chosen = picker.choose(answer);
     body.hidden = !chosen;
+    batch.set(context.state.users);
     fill(where);
     if (!chosen) return void fill(sentence, nothingFits(answer));
     const request = context.request();
@@ -64,6 +68,7 @@ export function render(root, context) {
         distinct.map((row) => `${batchWords(row, full)}: ${format.ms(row.latency.decode_step_ms)}, bound by ${BOUND[row.latency.bound]?.split(":")[0] ?? row.latency.bound}`).join(". "))),
       prefill.draw(bars([{ name: "prefill chunk", total: chosen.latency.prefill_chunk_ms, parts: chosen.latency.prefill_breakdown_ms }],
         `${format.ms(chosen.latency.prefill_chunk_ms)} for a chunk of max_num_batched_tokens at the asked context; collectives take ${format.percent(chosen.latency.prefill_communication_share)} of it.`)),
+      under.draw(underTheRoof(distinct, chosen)),
     ]);
   };
 }
@@ -101,6 +106,44 @@ function bars(rows, alt) {
     },
   });
   return { make, alt };
+}
+
+/**
+ * The roof and the passes on it. The line is drawn through what the API says the roof lets through: at each decode batch, at the
+ * ridge, and at the prefill chunk.
+ */
+function underTheRoof(rows, chosen) {
+  const { peak_flops: peak, ridge_flops_per_byte: ridge, prefill_chunk: chunk } = chosen.roof;
+  const passes = rows.map((row) => ({ ...row.roof.decode, words: batchWords(row, Infinity), symbol: "circle" }));
+  passes.push({ ...chunk, words: "prefill chunk", symbol: "square" });
+  const line = [...passes.map((p) => [p.flops_per_byte, p.limit_flops_per_s]), [ridge, peak]].sort((a, b) => a[0] - b[0]);
+  const hover = (p) => `${p.words}<br>${format.figure(p.flops_per_byte)} FLOP for each byte<br>${format.short(p.flops)}FLOP, ${format.bytes(p.bytes)} on one GPU<br>at most ${format.short(p.limit_flops_per_s)}FLOP/s`;
+  const make = (c) => {
+    const dots = (name, list, colour) => ({ name, mode: "markers+text", x: list.map((p) => p.flops_per_byte), y: list.map((p) => p.limit_flops_per_s), text: list.map((p) => p.words), textposition: "bottom right",
+      textfont: { color: c.text }, marker: { size: 12, color: colour, symbol: list.map((p) => p.symbol) }, hovertext: list.map(hover), hoverinfo: "text", cliponaxis: false });
+    return {
+      traces: [
+        { name: "the roof", mode: "lines", x: line.map(([x]) => x), y: line.map(([, y]) => y), line: { color: c.quiet, width: 2 }, hoverinfo: "skip" },
+        dots("decode step", passes.slice(0, -1), c.series[0]), dots("prefill chunk", passes.slice(-1), c.series[2]),
+      ],
+      layout: {
+        xaxis: { type: "log", title: { text: "FLOP for each byte read" }, dtick: 1 }, yaxis: { type: "log", title: { text: "FLOP/s at most" }, tickformat: "~s", dtick: 1 }, margin: { r: 100 },
+        shapes: [{ type: "line", x0: ridge, x1: ridge, yref: "paper", y0: 0, y1: 1, line: { color: c.line, width: 1, dash: "dash" } }],
+        annotations: [["right", -8, "memory is the limit"], ["left", 8, "arithmetic is"]].map(([xanchor, xshift, text]) => ({ x: Math.log10(ridge), yref: "paper", y: 0.02, yanchor: "bottom", xanchor, xshift, text, showarrow: false, font: { color: c.quiet } })),
+      },
+    };
+  };
+  return {
+    make,
+    alt: `The GPU computes at most ${format.short(peak)}FLOP/s and reads ${format.short(chosen.roof.hbm_bytes_per_s)}B/s: from ${format.figure(ridge)} FLOP for each byte on, arithmetic is the limit. A larger batch moves a decode step to the right, until the cache it reads holds it back.`,
+    table: { rows: passes, columns: [
+      { name: "Pass", text: true, value: (p) => p.words },
+      { name: "FLOP", value: (p) => p.flops, show: (p) => format.short(p.flops) },
+      { name: "Bytes read", value: (p) => p.bytes, show: (p) => format.bytes(p.bytes) },
+      { name: "FLOP/byte", value: (p) => p.flops_per_byte, show: (p) => format.figure(p.flops_per_byte) },
+      { name: "At most FLOP/s", value: (p) => p.limit_flops_per_s, show: (p) => format.short(p.limit_flops_per_s) },
+    ] },
+  };
 }
 
 function columns() {
