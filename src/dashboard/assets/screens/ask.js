@@ -2,13 +2,13 @@
 
 import { fill, h } from "../dom.js";
 import * as format from "../format.js";
-import { plan as planOf } from "../layouts.js";
-import { copyButton, fold, mark, table } from "../parts.js";
+import { keyOf, plan as planOf } from "../layouts.js";
+import { copyButton, fold, mark, table, toggle } from "../parts.js";
 
 export const id = "ask";
 export const title = "Ask";
 export const calls = ["POST /v1/plans"];
-export const keys = { "ask.sort": "" };
+export const keys = { "ask.sort": "", "ask.node": "" };
 
 const tpot = (row) => row.latency.tpot_ms.value;
 const perGpu = (row) => row.throughput.output_tokens_per_s_per_gpu;
@@ -19,7 +19,7 @@ export function render(root, context) {
   const cards = h("div", { class: "cards" });
   const count = h("p", { class: "quiet" });
   const sort = context.state["ask.sort"];
-  const layouts = table(columns(), {
+  const layouts = table(columns(context), {
     caption: "Layouts",
     first: 12,
     sort: sort.replace(/^-/, "") || undefined,
@@ -27,8 +27,9 @@ export function render(root, context) {
     sorted: (by) => context.set({ "ask.sort": by }),
     row: (row) => ({ class: row.kv.replication_factor > 1 ? "copies" : null }),
   });
+  const inside = toggle({ label: "TP within a node", value: context.state["ask.node"] === "1", change: (on) => context.set({ "ask.node": on ? "1" : "" }) });
   const below = h("div", { class: "below" });
-  root.append(sentence, side, cards, h("div", { class: "table-head" }, h("h2", { text: "Layouts" }), count), layouts.element, below);
+  root.append(sentence, side, cards, h("div", { class: "table-head" }, h("h2", { text: "Layouts" }), count, inside.element), layouts.element, below);
 
   return async function refresh() {
     const plan = await planOf(context);
@@ -38,9 +39,10 @@ export function render(root, context) {
     fill(cards, plan.feasible ? threeCards(rows) : null);
     count.textContent = `${format.integer(plan.total_feasible)} of ${format.integer(plan.total_considered)} layouts fit`
       + (plan.total_feasible > rows.length ? `; the first ${rows.length} are shown` : "");
-    layouts.rows(rows);
+    inside.set(context.state["ask.node"] === "1");
+    layouts.rows(context.state["ask.node"] === "1" ? rows.filter((row) => !row.placement.tp_crosses_nodes) : rows);
     layouts.element.hidden = rows.length === 0;
-    fill(below, warnings(plan), advice(plan), refused(plan), assumptions(plan), launch(rows[0]));
+    fill(below, warnings(plan), advice(plan, context), refused(plan), assumptions(plan), launch(rows[0]));
   };
 }
 
@@ -73,10 +75,10 @@ function card(title, row, big, more) {
     h("p", { class: "quiet", text: more(row) }));
 }
 
-function columns() {
+function columns(context) {
   const n = (name, title, value, show, first = "descending") => ({ name, title, value, show: show && ((row) => show(value(row), row)), first });
   return [
-    { name: "Layout", text: true, value: (r) => format.layout(r.layout), show: layoutCell },
+    { name: "Layout", text: true, value: (r) => format.layout(r.layout), show: (row) => layoutCell(row, context) },
     n("Weights", "bytes of weights on the fullest GPU", (r) => Math.max(...r.memory.stages.map((s) => s.weights_bytes)), format.bytes, "ascending"),
     n("KV tokens", "distinct tokens of cache, all replicas", (r) => r.capacity.kv_tokens_total, format.integer),
     n("KV copies", "replication factor: GPUs of a replica that hold the same KV bytes", (r) => r.kv.replication_factor,
@@ -91,11 +93,12 @@ function columns() {
   ];
 }
 
-function layoutCell(row) {
+/** The layout; it leads to what lies on one of its GPUs. */
+function layoutCell(row, context) {
   const l = row.layout;
   const tag = (key, label) => l[key] > 1 && h("span", { class: "tag", text: `${label} ${l[key]}` });
   const main = [`TP ${l.tp}`, l.pp > 1 && `PP ${l.pp}`, l.dp > 1 && `${l.dp} replicas`].filter(Boolean).join(" × ");
-  return h("span", { class: "layout" }, h("strong", { text: main }), tag("ep", "EP"), tag("attention_dp", "attention DP"), tag("dcp", "DCP"),
+  return h("span", { class: "layout" }, h("a", { href: context.link({ screen: "memory", layout: keyOf(l) }), title: "what lies on one GPU", text: main }), tag("ep", "EP"), tag("attention_dp", "attention DP"), tag("dcp", "DCP"),
     row.placement.tp_crosses_nodes && h("span", { class: "tag", title: "TP crosses nodes", text: "across nodes" }),
     row.meets_slo === false && h("span", { class: "tag refused", text: "✕ misses SLO" }));
 }
@@ -105,12 +108,18 @@ function ranged(estimate) {
     h("span", { class: "spread", text: ` ${format.figure(estimate.low)}–${format.figure(estimate.high)}` }));
 }
 
-function advice(plan) {
+/** The change of an advice as state, where the question has a control for it. */
+function tried(change) {
+  const [name, value] = change.split("=");
+  return name === "kv_cache_dtype" ? { kv: value } : null;
+}
+
+function advice(plan, context) {
   if (!plan.advice.length) return null;
   const gain = (words, factor) => factor && Math.abs(factor - 1) > 0.005 && h("span", { class: "tag", text: `${words} ${format.times(factor)}` });
   return h("section", { class: "advice" }, h("h2", { text: "What would help" }),
     h("ul", {}, plan.advice.map((a) => h("li", {}, h("code", { text: a.change }), gain("KV", a.kv_tokens_gain), gain("speed", a.tpot_gain),
-      gain("cost", a.cost_factor), h("p", { text: a.message })))));
+      gain("cost", a.cost_factor), tried(a.change) && h("a", { class: "try", href: context.link(tried(a.change)), text: "Try it" }), h("p", { text: a.message })))));
 }
 
 /** What the plan and its first layout warn of. */
