@@ -67,4 +67,74 @@ async fn without_its_database_only_saved_clusters_are_away() {
     assert_eq!(api.get("/v1/clusters").await.status, 503);
     assert_eq!(api.call("POST", "/v1/plans", Some(&question(&json!("saved:prod-east")))).await.status, 503);
     assert_eq!(api.call("POST", "/v1/plans", Some(&question(&json!("8 H100")))).await.status, 200);
+    assert_eq!(api.call("POST", "/v1/plans", Some(&question(&json!("prod-east")))).await.status, 422);
+    let batch =
+        json!({"models": ["meta-llama/Llama-3.1-8B-Instruct"], "clusters": ["saved:prod-east", "8 H100"]});
+    let items = api.call("POST", "/v1/batches", Some(&batch)).await.json()["items"].clone();
+    assert_eq!((&items[0]["status"], &items[1]["status"]), (&json!(503), &json!(200)));
+}
+
+/// Each question that takes a cluster, with `cluster` in it.
+fn every_question(cluster: &Value) -> Vec<(&'static str, Value)> {
+    let model = "meta-llama/Llama-3.1-8B-Instruct";
+    vec![
+        ("/v1/plans", json!({"model": model, "cluster": cluster})),
+        ("/v1/fits", json!({"cluster": cluster, "limit": 2})),
+        ("/v1/sweeps", json!({"model": model, "cluster": cluster, "over": "tp"})),
+        ("/v1/sizings", json!({"model": model, "cluster": cluster, "load": {"sequences": 10}})),
+        ("/v1/checks", json!({"command": format!("vllm serve {model}"), "cluster": cluster})),
+        ("/v1/kv/sequences", json!({"model": model, "cluster": cluster})),
+        ("/v1/clusters:parse", json!({"cluster": cluster})),
+        ("/v1/batches", json!({"models": [model], "clusters": [cluster]})),
+    ]
+}
+
+#[tokio::test]
+async fn a_saved_name_works_wherever_a_cluster_does() {
+    let api = Api::start().await;
+    let ways = [json!("prod-east"), json!("saved:prod-east"), json!({"saved": "prod-east"})];
+    for way in &ways {
+        for (path, body) in every_question(way) {
+            let unknown = api.call("POST", path, Some(&body)).await;
+            if path == "/v1/batches" {
+                let item = &unknown.json()["items"][0];
+                assert_eq!(
+                    (&item["status"], &item["problem"]["errors"][0]["pointer"]),
+                    (&json!(422), &json!("#/cluster"))
+                );
+            } else {
+                assert_eq!(unknown.status, 422, "{path} {way}: {}", unknown.text());
+            }
+        }
+    }
+    let put = api.call("PUT", NAME, Some(&json!({"cluster": "2x8 H100"}))).await;
+    assert_eq!(put.status, 201);
+    let written_out = every_question(&json!("2x8 H100"));
+    for way in &ways {
+        for ((path, body), (_, plain)) in every_question(way).into_iter().zip(&written_out) {
+            let (mut named, mut plain) = (
+                api.call("POST", path, Some(&body)).await.json(),
+                api.call("POST", path, Some(plain)).await.json(),
+            );
+            if path == "/v1/batches" {
+                assert_eq!((&named["items"][0]["status"], &named["items"][0]["cluster"]), (&json!(200), way));
+                named["items"][0]["cluster"] = Value::Null;
+                plain["items"][0]["cluster"] = Value::Null;
+            }
+            assert_eq!(named, plain, "{path} {way}");
+        }
+    }
+    let by_link = api.get("/v1/fits?cluster=prod-east&limit=1").await;
+    assert_eq!(by_link.json()["cluster"]["gpus"], 16, "{}", by_link.text());
+}
+
+#[tokio::test]
+async fn what_reads_as_a_cluster_is_never_a_name() {
+    let api = Api::start().await;
+    let put = api.call("PUT", "/v1/clusters/8xH100", Some(&json!({"cluster": "4 A100"}))).await;
+    assert_eq!(put.status, 201);
+    for (cluster, gpus) in [("8xH100", 8), ("saved:8xH100", 4)] {
+        let plan = api.call("POST", "/v1/plans", Some(&question(&json!(cluster)))).await.json();
+        assert_eq!(plan["cluster"]["gpus"], gpus, "{cluster}");
+    }
 }

@@ -1,5 +1,6 @@
 //! Many questions at once: the best layouts of each, and a problem in the place of each faulty one.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -12,6 +13,7 @@ use super::question::{Asked, ResolvedModel, asked};
 use crate::hub::HubError;
 use crate::ingest::FieldError;
 use crate::ingest::batch::{BatchRequest, Item};
+use crate::ingest::request::PlanRequest;
 use crate::launch;
 use crate::planner;
 use crate::planner::fit::WhyNotFit;
@@ -19,6 +21,31 @@ use crate::planner::plan::{RankedLayout, RefusedCount};
 
 /// What was looked up for the models of a batch, by their JSON.
 pub(super) type Models = std::collections::BTreeMap<String, Arc<Result<ResolvedModel, ServiceError>>>;
+
+/// Saved clusters that a batch names, by the name's JSON.
+pub(super) type Clusters = std::collections::BTreeMap<String, Result<Value, ServiceError>>;
+
+/// What was looked up for a batch.
+#[derive(Default)]
+pub(super) struct LookedUp {
+    pub models: Models,
+    pub clusters: Clusters,
+}
+
+impl LookedUp {
+    /// The question with its saved cluster in place of the name.
+    fn on_its_cluster<'r>(
+        &self,
+        item: &Item,
+        request: &'r PlanRequest,
+    ) -> Result<Cow<'r, PlanRequest>, ServiceError> {
+        match self.clusters.get(&key(&item.cluster)) {
+            None => Ok(Cow::Borrowed(request)),
+            Some(Ok(cluster)) => Ok(Cow::Owned(PlanRequest { cluster: cluster.clone(), ..request.clone() })),
+            Some(Err(error)) => Err(error.clone()),
+        }
+    }
+}
 
 /// Answers in the order of the questions.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
@@ -73,9 +100,9 @@ pub struct BatchProblem {
 }
 
 /// Answer every question, on all processors.
-pub(super) fn answered(request: &BatchRequest, models: &Models) -> Batch {
+pub(super) fn answered(request: &BatchRequest, known: &LookedUp) -> Batch {
     let indexed: Vec<(usize, &Item)> = request.items.iter().enumerate().collect();
-    let items = in_parallel(&indexed, |(index, item)| one(*index, item, models));
+    let items = in_parallel(&indexed, |(index, item)| one(*index, item, known));
     let count = |holds: fn(&BatchItem) -> bool| items.iter().filter(|item| holds(item)).count() as u64;
     Batch {
         answered: count(|item| item.plan.is_some()),
@@ -85,18 +112,20 @@ pub(super) fn answered(request: &BatchRequest, models: &Models) -> Batch {
     }
 }
 
-fn one(index: usize, item: &Item, models: &Models) -> BatchItem {
+fn one(index: usize, item: &Item, known: &LookedUp) -> BatchItem {
     let outcome = match &item.request {
         Err(faults) => Err(ServiceError::Invalid(faults.clone())),
-        Ok(request) => match models.get(&key(&item.model)).map(AsRef::as_ref) {
-            Some(Ok(model)) => asked(request, Ok(model.clone())).map(|asked| plan(&asked)),
-            // the other faults of the question come with those of its model
-            Some(Err(ServiceError::Invalid(faults))) => {
-                asked(request, Err(faults.clone())).map(|asked| plan(&asked))
+        Ok(request) => known.on_its_cluster(item, request).and_then(|request| {
+            match known.models.get(&key(&item.model)).map(AsRef::as_ref) {
+                Some(Ok(model)) => asked(&request, Ok(model.clone())).map(|asked| plan(&asked)),
+                // the other faults of the question come with those of its model
+                Some(Err(ServiceError::Invalid(faults))) => {
+                    asked(&request, Err(faults.clone())).map(|asked| plan(&asked))
+                }
+                Some(Err(other)) => Err(other.clone()),
+                None => Err(ServiceError::Internal("a model was not looked up".to_owned())),
             }
-            Some(Err(other)) => Err(other.clone()),
-            None => Err(ServiceError::Internal("a model was not looked up".to_owned())),
-        },
+        }),
     };
     let (plan, problem) = match outcome {
         Ok(plan) => (Some(plan), None),
@@ -112,7 +141,7 @@ fn one(index: usize, item: &Item, models: &Models) -> BatchItem {
     }
 }
 
-/// Under which a model is looked up once for all its questions.
+/// Under which a model or cluster is looked up once for all its questions.
 pub(super) fn key(model: &Value) -> String {
     model.to_string()
 }

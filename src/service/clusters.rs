@@ -12,6 +12,7 @@ use utoipa::ToSchema;
 use super::models::written;
 use super::question::{Understood, parse_cluster};
 use super::{App, Expect, Put, ServiceError};
+use crate::catalogue::hardware;
 use crate::ingest::fields::Fields;
 use crate::ingest::{FieldError, Pointer, cluster};
 use crate::store::{ClusterRecord, Store};
@@ -118,6 +119,20 @@ impl App {
         Ok((put?, view(record, understood)))
     }
 
+    /// Read a cluster, saved ones by name, and say what was understood.
+    ///
+    /// # Errors
+    /// As [`parse_cluster`]; [`ServiceError::Unavailable`] for a saved name without the database.
+    pub async fn parse_cluster(
+        &self,
+        value: &Value,
+        gpu: Option<&str>,
+        nodes: Option<u64>,
+        place: &Pointer,
+    ) -> Result<Understood, ServiceError> {
+        parse_cluster(self.with_saved(value).await?.as_ref(), gpu, nodes, place)
+    }
+
     /// Forget a saved cluster.
     ///
     /// # Errors
@@ -128,12 +143,20 @@ impl App {
         if deleted? { Ok(()) } else { Err(no_cluster(name)) }
     }
 
-    /// The cluster of a question, with a saved one in place of its name.
+    /// The cluster of a question, with a saved one in place of its name: `{"saved": "prod-east"}`, `saved:prod-east`,
+    /// or `prod-east` alone where that reads as no cluster. Every question that names a cluster goes through here.
     ///
     /// # Errors
     /// [`ServiceError::Invalid`] for a name that nothing is saved under; [`ServiceError::Unavailable`].
     pub(super) async fn with_saved<'v>(&self, given: &'v Value) -> Result<Cow<'v, Value>, ServiceError> {
-        let Some(name) = cluster::saved_name(given) else { return Ok(Cow::Borrowed(given)) };
+        let Some(name) = cluster::saved_name(given) else {
+            let kept = match bare_name(given) {
+                Some(name) => self.guard.cluster(name).await,
+                None => Ok(None),
+            };
+            // without the database a bare word is what it was before: a text with faults
+            return Ok(kept.ok().flatten().map_or(Cow::Borrowed(given), |record| Cow::Owned(record.cluster)));
+        };
         let kept = if is_name(name) { self.guard.cluster(name).await? } else { None };
         kept.map(|record| Cow::Owned(record.cluster)).ok_or_else(|| {
             let place = Pointer::root().key("cluster");
@@ -142,6 +165,13 @@ impl App {
             ServiceError::Invalid(vec![fault])
         })
     }
+}
+
+/// A text that may be a saved name and is no cluster by itself: what "8xH100" means never depends on what is saved.
+fn bare_name(given: &Value) -> Option<&str> {
+    let name = given.as_str()?.trim();
+    let is_text = || cluster::from_json(given, &Pointer::root(), hardware::catalogue()).is_ok();
+    (is_name(name) && !is_text()).then_some(name)
 }
 
 fn is_name(name: &str) -> bool {

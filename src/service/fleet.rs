@@ -1,8 +1,10 @@
 //! The questions over many plans, from the catalogue alone and with stored models.
 
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::batches::{self, Batch, Models};
+use super::batches::{self, Batch, Clusters, LookedUp};
 use super::question::{self, ResolvedModel};
 use super::sizings::sized;
 use super::sweeps::swept;
@@ -34,11 +36,11 @@ pub fn sweep_offline(request: &SweepRequest) -> Result<Sweep, ServiceError> {
 /// Many questions, from the catalogue and the questions themselves.
 #[must_use]
 pub fn batch_offline(request: &BatchRequest) -> Batch {
-    let mut models = Models::new();
+    let mut known = LookedUp::default();
     for (key, model) in wanted(request) {
-        models.entry(key).or_insert_with(|| Arc::new(offline(model).map_err(ServiceError::Invalid)));
+        known.models.entry(key).or_insert_with(|| Arc::new(offline(model).map_err(ServiceError::Invalid)));
     }
-    batches::answered(request, &models)
+    batches::answered(request, &known)
 }
 
 /// A model from the catalogue or from the question itself.
@@ -84,17 +86,38 @@ impl App {
     /// [`ServiceError::Internal`] only.
     pub async fn batch(&self, request: BatchRequest) -> Result<(Batch, Vec<Notice>), ServiceError> {
         let mut notices = Vec::new();
-        let mut models = Models::new();
+        let mut known = LookedUp::default();
         for (key, model) in wanted(&request) {
             #[expect(clippy::map_entry, reason = "an entry cannot be held while the model is waited for")]
-            if !models.contains_key(&key) {
+            if !known.models.contains_key(&key) {
                 let found = self.resolve(model, &mut notices).await;
-                models.insert(key, Arc::new(found.and_then(|read| read.map_err(ServiceError::Invalid))));
+                known
+                    .models
+                    .insert(key, Arc::new(found.and_then(|read| read.map_err(ServiceError::Invalid))));
             }
         }
+        known.clusters = self.saved_of(&request).await;
         notices.sort_unstable();
         notices.dedup();
-        Ok((apart(move || batches::answered(&request, &models)).await?, notices))
+        Ok((apart(move || batches::answered(&request, &known)).await?, notices))
+    }
+
+    /// The saved clusters that a batch names, each looked up once.
+    async fn saved_of(&self, request: &BatchRequest) -> Clusters {
+        let mut seen = BTreeSet::new();
+        let mut saved = Clusters::new();
+        for item in request.items.iter().filter(|item| item.request.is_ok()) {
+            let key = batches::key(&item.cluster);
+            if !seen.insert(key.clone()) {
+                continue;
+            }
+            match self.with_saved(&item.cluster).await {
+                Ok(Cow::Borrowed(_)) => {}
+                Ok(Cow::Owned(cluster)) => _ = saved.insert(key, Ok(cluster)),
+                Err(error) => _ = saved.insert(key, Err(error)),
+            }
+        }
+        saved
     }
 }
 

@@ -14,7 +14,7 @@ use crate::http::schema::{ClusterBody, SavedClusterBody};
 use crate::ingest::cluster::MAX_GPUS;
 use crate::ingest::fields::Fields;
 use crate::ingest::{FieldError, Pointer};
-use crate::service::{self, Put, SavedCluster, SavedClusterPage, Understood};
+use crate::service::{Put, SavedCluster, SavedClusterPage, Understood};
 
 /// Read a cluster and say what was understood, without planning.
 #[utoipa::path(
@@ -26,9 +26,13 @@ use crate::service::{self, Put, SavedCluster, SavedClusterPage, Understood};
         (status = 413, description = "The body is too large", body = ProblemBody, content_type = "application/problem+json"),
         (status = 415, description = "The body is not announced as JSON", body = ProblemBody, content_type = "application/problem+json"),
         (status = 422, description = "It cannot be read as a cluster", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 503, description = "It is a saved name, and the database is away", body = ProblemBody, content_type = "application/problem+json"),
     )
 )]
-pub async fn parse_cluster(JsonDocument(document): JsonDocument) -> Result<Json<Understood>, Problem> {
+pub async fn parse_cluster(
+    Shared(state): Shared<State>,
+    JsonDocument(document): JsonDocument,
+) -> Result<Json<Understood>, Problem> {
     let mut faults: Vec<FieldError> = document.duplicates;
     let (mut cluster, mut gpu, mut nodes) = (None, None, None);
     if let Some(mut fields) = Fields::of(&document.value, Pointer::root(), &mut faults) {
@@ -39,7 +43,7 @@ pub async fn parse_cluster(JsonDocument(document): JsonDocument) -> Result<Json<
     }
     match cluster {
         Some(cluster) if faults.is_empty() => {
-            Ok(Json(service::parse_cluster(cluster, gpu, nodes, &Pointer::root().key("cluster"))?))
+            Ok(Json(state.app.parse_cluster(cluster, gpu, nodes, &Pointer::root().key("cluster")).await?))
         }
         _ => Err(Problem::invalid(faults)),
     }
@@ -102,7 +106,8 @@ pub async fn get_cluster(
     Ok(response)
 }
 
-/// Save a cluster under a name, in place of what is there: plan on it as `{"saved": "name"}` or `saved:name`.
+/// Save a cluster under a name, in place of what is there: plan on it as `{"saved": "name"}`, `saved:name`, or `name`
+/// alone where that does not read as a cluster.
 ///
 /// Send `If-None-Match: *` to save only a new one, or `If-Match` with an ETag to replace only what you have seen.
 #[utoipa::path(

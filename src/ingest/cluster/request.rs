@@ -40,8 +40,7 @@ pub fn from_json(
     catalogue: &HardwareCatalogue,
 ) -> Result<Cluster, Vec<FieldError>> {
     if saved_name(value).is_some() {
-        let detail = "saved clusters are looked up by a running service, for plans, sizings, sweeps and questions about \
-                      the cache; write the cluster out here";
+        let detail = "saved clusters are looked up by a running service; write the cluster out here";
         return Err(vec![FieldError::at(place, "unknown_cluster", detail).got(value)]);
     }
     match value {

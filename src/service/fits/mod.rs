@@ -142,8 +142,9 @@ impl App {
     /// What fits. The same question again is answered from memory: the catalogue does not change.
     ///
     /// # Errors
-    /// As [`fits`].
-    pub async fn fits(&self, request: FitsRequest) -> Result<Arc<FitsAnswer>, ServiceError> {
+    /// As [`fits`]; [`ServiceError::Unavailable`] for a saved cluster without the database.
+    pub async fn fits(&self, mut request: FitsRequest) -> Result<Arc<FitsAnswer>, ServiceError> {
+        request.cluster = self.with_saved(&request.cluster).await?.into_owned();
         let key = format!("{request:?}");
         if let Some(known) = self.fits.get(&key).await {
             return Ok(known);
