@@ -9,6 +9,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use api::{Api, limits, settings};
+use axum::body::Body;
+use axum::http::Request;
 use serde_json::{Value, json};
 use shardwise::http;
 use shardwise::service::App;
@@ -118,8 +120,10 @@ async fn a_saved_name_works_wherever_a_cluster_does() {
             );
             if path == "/v1/batches" {
                 assert_eq!((&named["items"][0]["status"], &named["items"][0]["cluster"]), (&json!(200), way));
-                named["items"][0]["cluster"] = Value::Null;
-                plain["items"][0]["cluster"] = Value::Null;
+                for answer in [&mut named, &mut plain] {
+                    answer["items"][0]["cluster"] = Value::Null;
+                    answer["by_cluster"][0]["cluster"] = Value::Null;
+                }
             }
             assert_eq!(named, plain, "{path} {way}");
         }
@@ -137,4 +141,72 @@ async fn what_reads_as_a_cluster_is_never_a_name() {
         let plan = api.call("POST", "/v1/plans", Some(&question(&json!(cluster)))).await.json();
         assert_eq!(plan["cluster"]["gpus"], gpus, "{cluster}");
     }
+}
+
+#[tokio::test]
+async fn a_matrix_has_its_totals_and_narrower_weights() {
+    let api = Api::start().await;
+    for (name, cluster) in [("one-node", "8 H100"), ("workstation", "1 RTX 4090")] {
+        assert_eq!(
+            api.call("PUT", &format!("/v1/clusters/{name}"), Some(&json!({"cluster": cluster}))).await.status,
+            201
+        );
+    }
+    let matrix = json!({
+        "models": ["meta-llama/Llama-3.1-8B-Instruct", "meta-llama/Llama-3.1-405B-Instruct"],
+        "clusters": ["one-node", "workstation", "no-such-one"], "engine": {"max_model_len": 8192}
+    });
+    let batch = api.call("POST", "/v1/batches", Some(&matrix)).await.json();
+    let item = |i: usize| &batch["items"][i];
+    assert_eq!(batch["items"].as_array().map(Vec::len), Some(6));
+    let best = &item(0)["plan"]["layouts"][0];
+    let per_gpu = item(0)["plan"]["sequences_per_gpu"].as_f64().expect("a figure");
+    assert!((per_gpu * 8.0 - best["capacity"]["sequences_total"].as_f64().expect("a count")).abs() < 1e-6);
+    // 405B: 812 GB of bf16 weights on 640 GB; half of that in fp8
+    let big = &item(3)["plan"];
+    assert_eq!((&big["feasible"], &big["sequences_per_gpu"]), (&json!(false), &Value::Null));
+    assert!(big["why_not"]["short_by_bytes"].as_u64() > Some(0), "{big}");
+    assert_eq!(big["fits_only_as"]["weights"], "fp8");
+    assert!(big["fits_only_as"]["sequences_per_gpu"].as_f64() > Some(0.0));
+    assert_eq!(item(4)["plan"]["fits_only_as"], Value::Null, "no width brings 405B onto one card");
+    assert_eq!(item(5)["status"], 422);
+    let totals: Vec<_> = batch["by_cluster"]
+        .as_array()
+        .expect("totals")
+        .iter()
+        .map(|t| {
+            (
+                t["cluster"].clone(),
+                t["gpus"].clone(),
+                t["answered"].clone(),
+                t["feasible"].clone(),
+                t["feasible_narrower"].clone(),
+            )
+        })
+        .collect();
+    let row = |name: &str, gpus: Value, n: u64, fit: u64, narrow: u64| {
+        (json!(name), gpus, json!(n), json!(fit), json!(narrow))
+    };
+    assert_eq!(
+        totals,
+        [
+            row("one-node", json!(8), 2, 1, 1),
+            row("workstation", json!(1), 2, 1, 0),
+            row("no-such-one", Value::Null, 0, 0, 0),
+        ]
+    );
+
+    let request = Request::post("/v1/batches")
+        .header("content-type", "application/json")
+        .header("accept", "text/csv")
+        .body(Body::from(matrix.to_string()))
+        .expect("a request");
+    let csv = api.send(request).await;
+    assert!(csv.header("content-type").starts_with("text/csv"));
+    let text = csv.text();
+    let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!(rows.len(), 7);
+    assert!(rows[0].starts_with(&["model", "cluster", "status", "fits"]));
+    assert_eq!(&rows[4][..4], ["meta-llama/Llama-3.1-405B-Instruct", "one-node", "200", "false"]);
+    assert!(rows[4].contains(&"fp8"));
 }

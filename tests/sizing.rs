@@ -11,7 +11,7 @@ use shardwise::planner::plan::Plan;
 use shardwise::planner::sizing::load::Load;
 use shardwise::planner::sizing::{SizedProduct, SizingInput, size};
 use shardwise::planner::smallest::smallest;
-use shardwise::planner::sweep::{Axis, AxisValue, sweep};
+use shardwise::planner::sweep::{Axis, AxisValue, sweep, usual_layouts};
 
 /// Llama 3.1 70B, published with the model.
 fn input(cluster_text: &str) -> PlanInput {
@@ -226,4 +226,44 @@ fn a_given_total_of_weights_is_dealt_over_stages_too() {
         assert!(layout.memory.stages.iter().all(|s| s.weights_bytes == each), "PP={}", layout.layout.pp);
     }
     assert_eq!(plan.layouts.len(), 2);
+}
+
+#[test]
+fn a_curve_for_each_layout_goes_on_beyond_the_cache() {
+    let mut base = input("2 x 8 H100");
+    base.workload.context_tokens = Some(32_768);
+    let layouts = usual_layouts(&base, 8);
+    assert!((2..=8).contains(&layouts.len()));
+    let counts = vec![1, 8, 64, 512];
+    let drawn = sweep(&base, &Axis::Concurrency(counts.clone()), Some(&Axis::Layout(layouts.clone())));
+    assert_eq!(drawn.curves.len(), layouts.len());
+    for (curve, (name, search)) in drawn.curves.iter().zip(&layouts) {
+        assert_eq!(curve.by, Some(AxisValue::Text(name.clone())));
+        for (point, asked) in curve.points.iter().zip(&counts) {
+            let layout = point.layout.as_ref().expect("fits");
+            assert_eq!(
+                (Some(vec![layout.tp]), Some(vec![layout.pp])),
+                (search.tp.clone(), search.pp.clone())
+            );
+            let (tpot, ran) = (point.tpot_ms.expect("timed"), point.concurrency.expect("counted"));
+            let user = point.output_tokens_per_s_per_user.expect("a rate");
+            assert!((user * tpot / 1e3 - 1.0).abs() < 1e-9);
+            // beyond the pool the whole batch is shown beside what runs
+            assert_eq!(point.if_all_ran.is_some(), ran < *asked, "{name} {asked}");
+            if point.fits_kv == Some(false) {
+                let beyond = point.if_all_ran.as_ref().expect("more was asked for than fits");
+                assert!(beyond.tpot_ms > tpot && beyond.output_tokens_per_s_per_gpu > 0.0, "{name} {asked}");
+            }
+        }
+    }
+    let points = || drawn.curves.iter().flat_map(|curve| &curve.points);
+    assert!(points().any(|p| p.fits_kv == Some(false)) && points().any(|p| p.fits_kv == Some(true)));
+    let rates = |p: &planner::sweep::Point| {
+        (p.output_tokens_per_s_per_user.expect("a rate"), p.output_tokens_per_s_per_gpu.expect("a rate"))
+    };
+    assert!(points().any(|p| p.pareto) && points().any(|p| !p.pareto));
+    for front in points().filter(|p| p.pareto) {
+        let (user, gpu) = rates(front);
+        assert!(!points().map(rates).any(|(u, g)| u > user && g > gpu), "beaten: {front:?}");
+    }
 }

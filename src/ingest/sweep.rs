@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::fields::{Fields, short_text, whole_number, wrong_type};
 use super::request::{PlanRequest, read_request};
 use super::{FieldError, Pointer, bounds};
+use crate::planner::layout::Shape;
 
 /// Values of one axis at most.
 const MAX_VALUES: usize = 200;
@@ -38,6 +39,7 @@ pub enum AxisName {
     InterLink,
     IntraLink,
     Gpu,
+    Layout,
 }
 
 /// Values as they came.
@@ -58,6 +60,7 @@ pub const AXES: &[(&str, AxisName)] = &[
     ("inter_link", AxisName::InterLink),
     ("intra_link", AxisName::IntraLink),
     ("gpu", AxisName::Gpu),
+    ("layout", AxisName::Layout),
 ];
 
 impl SweepRequest {
@@ -87,6 +90,10 @@ fn read_sweep(fields: &mut Fields<'_, '_>) -> Option<SweepRequest> {
     if let (Some(over), Some(by)) = (&over, &by) {
         if over.name == by.name {
             fields.refuse("by", "conflict", "`by` runs over another thing than `over`");
+        }
+        let sizes = |name| matches!(name, AxisName::Tp | AxisName::Pp);
+        if [over.name, by.name].contains(&AxisName::Layout) && (sizes(over.name) || sizes(by.name)) {
+            fields.refuse("by", "conflict", "a layout has its own `tp` and `pp`");
         }
         let points = over.values.len().saturating_mul(by.values.len());
         if points > MAX_POINTS {
@@ -157,7 +164,7 @@ impl AxisName {
             Self::Tp | Self::Pp => Some(bounds::PARALLEL),
             Self::Context => Some(bounds::TOKENS),
             Self::Concurrency => Some(bounds::CONCURRENCY),
-            Self::KvCacheDtype | Self::InterLink | Self::IntraLink | Self::Gpu => None,
+            Self::KvCacheDtype | Self::InterLink | Self::IntraLink | Self::Gpu | Self::Layout => None,
         }
     }
 }
@@ -171,6 +178,31 @@ impl Values {
             Self::Texts(list) => list.len(),
         }
     }
+}
+
+/// A layout as people and answers write it: "tp=8 pp=2", "TP=8 × PP=2 × DP=1", "TP8,PP2". Sizes that are not named
+/// are 1; replicas that are not named: as many as there is room for. `None` where it is no layout.
+#[must_use]
+pub fn layout(text: &str) -> Option<(Shape, Option<u64>)> {
+    let text =
+        text.to_lowercase().replace("attention dp", "attention_dp").replace("attention-dp", "attention_dp");
+    let mut sizes =
+        [("tp", None), ("pp", None), ("dp", None), ("ep", None), ("attention_dp", None), ("dcp", None)];
+    for part in
+        text.split(|c: char| c.is_whitespace() || matches!(c, ',' | '×' | ';')).filter(|p| !p.is_empty())
+    {
+        let digits = part.find(|c: char| c.is_ascii_digit())?;
+        let (name, size) = part.split_at_checked(digits)?;
+        let size = size.parse().ok().filter(|size| bounds::PARALLEL.contains(size))?;
+        let (_, slot) = sizes.iter_mut().find(|(known, _)| *known == name.trim_end_matches('='))?;
+        if slot.replace(size).is_some() {
+            return None;
+        }
+    }
+    let [(_, tp), (_, pp), (_, dp), (_, ep), (_, attention_dp), (_, dcp)] = sizes;
+    let one = |size: Option<u64>| size.unwrap_or(1);
+    let shape = Shape { tp: tp?, pp: one(pp), ep: one(ep), attention_dp: one(attention_dp), dcp: one(dcp) };
+    Some((shape, dp))
 }
 
 #[cfg(test)]
@@ -209,6 +241,7 @@ mod tests {
             (json!({"axis": "gpu", "values": [1]}), Value::Null, ("#/over/values/0", "wrong_type")),
             (json!({"axis": "tp", "vals": [1]}), Value::Null, ("#/over/vals", "unknown_field")),
             (json!("tp"), json!("tp"), ("#/by", "conflict")),
+            (json!("pp"), json!("layout"), ("#/by", "conflict")),
             (
                 json!({"axis": "tp", "values": &many}),
                 json!({"axis": "pp", "values": &many}),
@@ -217,6 +250,25 @@ mod tests {
         ] {
             let found = read(&over, &by).expect_err("faulty");
             assert_eq!(found, [(expected.0.to_owned(), expected.1)], "{over} {by}");
+        }
+    }
+
+    #[test]
+    fn layouts_are_read_as_they_are_written() {
+        let shape = |tp, pp, attention_dp, dcp| Shape { tp, pp, ep: 1, attention_dp, dcp };
+        for (text, expected) in [
+            ("tp=8 pp=2", Some((shape(8, 2, 1, 1), None))),
+            ("TP=8 × PP=2 × DP=3", Some((shape(8, 2, 1, 1), Some(3)))),
+            ("TP=2 × attention DP=4 × DCP=2", Some((shape(2, 1, 4, 2), None))),
+            ("TP16", Some((shape(16, 1, 1, 1), None))),
+            ("", None),
+            ("pp=2", None),
+            ("tp=0", None),
+            ("tp=8 tp=4", None),
+            ("tp=8 zp=4", None),
+            ("tp=99999999999999999999", None),
+        ] {
+            assert_eq!(layout(text), expected, "{text}");
         }
     }
 }

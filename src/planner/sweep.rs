@@ -7,11 +7,14 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::candidate::whole;
+use super::answer::layout_name;
+use super::candidate::{Candidate, whole};
 use super::fit::{WhyNotFit, why_not};
 use super::hardware::{Cluster, Link};
-use super::input::PlanInput;
+use super::input::{PlanInput, Search};
+use super::layout::Shape;
 use super::plan::Layout;
+use super::replica::Ground;
 use super::search::search;
 use super::show::sizes;
 use super::units::Bytes;
@@ -32,6 +35,8 @@ pub enum Axis {
     IntraLink(Vec<Link>),
     /// The same number of GPUs of several products.
     Gpu(Vec<(String, Cluster)>),
+    /// Layouts held as they are, by name.
+    Layout(Vec<(String, Search)>),
 }
 
 /// A value of an axis.
@@ -45,7 +50,7 @@ pub enum AxisValue {
 /// Curves over one axis, one for each value of a second.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct Sweep {
-    /// `tp`, `pp`, `context`, `concurrency`, `kv_cache_dtype`, `inter_link`, `intra_link` or `gpu`.
+    /// `tp`, `pp`, `context`, `concurrency`, `kv_cache_dtype`, `inter_link`, `intra_link`, `gpu` or `layout`.
     pub over: String,
     pub by: Option<String>,
     /// Sizes that were held because nothing was said about them, e.g. "pp=1".
@@ -83,10 +88,29 @@ pub struct Point {
     pub concurrency: Option<u64>,
     pub output_tokens_per_s: Option<f64>,
     pub output_tokens_per_s_per_gpu: Option<f64>,
+    /// What one user sees: 1 / TPOT.
+    pub output_tokens_per_s_per_user: Option<f64>,
     pub usd_per_hour: Option<f64>,
+    pub usd_per_million_output_tokens: Option<f64>,
     pub meets_slo: Option<bool>,
+    /// True when the cache holds all sequences that were asked for at once, at the asked context.
+    pub fits_kv: Option<bool>,
+    /// The same layout if it ran all sequences that were asked for at once; null where it does.
+    pub if_all_ran: Option<IfAllRan>,
+    /// No other point of the answer gives both more tokens/s per user and more tokens/s per GPU.
+    pub pareto: bool,
     /// Why there is no layout.
     pub why_not: Option<WhyNotFit>,
+}
+
+/// A batch beyond what the cache or the engine's `max_num_seqs` takes: what it would give if it ran.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct IfAllRan {
+    pub ttft_ms: f64,
+    pub tpot_ms: f64,
+    pub output_tokens_per_s_per_user: f64,
+    pub output_tokens_per_s_per_gpu: f64,
+    pub usd_per_million_output_tokens: Option<f64>,
 }
 
 impl Axis {
@@ -102,6 +126,7 @@ impl Axis {
             Self::InterLink(_) => "inter_link",
             Self::IntraLink(_) => "intra_link",
             Self::Gpu(_) => "gpu",
+            Self::Layout(_) => "layout",
         }
     }
 
@@ -113,6 +138,7 @@ impl Axis {
             Self::KvCacheDtype(v) => v.len(),
             Self::InterLink(v) | Self::IntraLink(v) => v.len(),
             Self::Gpu(v) => v.len(),
+            Self::Layout(v) => v.len(),
         }
     }
 
@@ -173,6 +199,11 @@ impl Axis {
                 input.cluster = cluster.clone();
                 AxisValue::Text(name.clone())
             }
+            Self::Layout(layouts) => {
+                let (name, search) = layouts.get(index)?;
+                input.search = search.clone();
+                AxisValue::Text(name.clone())
+            }
         })
     }
 
@@ -221,7 +252,56 @@ pub fn sweep(input: &PlanInput, over: &Axis, by: Option<&Axis>) -> Sweep {
             })
             .collect(),
     };
-    Sweep { over: over.name().to_owned(), by: by.map(|axis| axis.name().to_owned()), held, curves }
+    let mut sweep =
+        Sweep { over: over.name().to_owned(), by: by.map(|axis| axis.name().to_owned()), held, curves };
+    sweep.mark_front();
+    sweep
+}
+
+/// The first `most` layouts of a plan that differ in their sizes, those on the front between speed for one user and
+/// throughput of a GPU before the others: the usual values of [`Axis::Layout`].
+#[must_use]
+pub fn usual_layouts(input: &PlanInput, most: usize) -> Vec<(String, Search)> {
+    let found = search(input);
+    let mut layouts: Vec<(String, Search)> = Vec::new();
+    let (front, rest): (Vec<_>, Vec<_>) = found.ranked.iter().partition(|r| r.pareto);
+    for candidate in front.into_iter().chain(rest).map(|r| &r.candidate) {
+        let name = layout_name(candidate);
+        if layouts.len() < most && !layouts.iter().any(|(known, _)| *known == name) {
+            layouts.push((name, only(candidate.replica.shape, Some(candidate.dp))));
+        }
+    }
+    layouts
+}
+
+/// A search of one shape; without `dp`, as many replicas as the cluster holds.
+#[must_use]
+pub fn only(shape: Shape, dp: Option<u64>) -> Search {
+    let Shape { tp, pp, ep, attention_dp, dcp } = shape;
+    Search {
+        tp: Some(vec![tp]),
+        pp: Some(vec![pp]),
+        dp: dp.map(|dp| vec![dp]),
+        ep: Some(vec![ep]),
+        attention_dp: Some(vec![attention_dp]),
+        dcp: Some(vec![dcp]),
+        allow_idle_gpus: true,
+    }
+}
+
+impl Sweep {
+    /// Mark the points that no other beats in both rates.
+    fn mark_front(&mut self) {
+        let rates = |p: &Point| {
+            p.output_tokens_per_s_per_user.zip(p.output_tokens_per_s_per_gpu).filter(|_| p.feasible)
+        };
+        let all: Vec<(f64, f64)> = self.curves.iter().flat_map(|c| &c.points).filter_map(rates).collect();
+        for point in self.curves.iter_mut().flat_map(|c| &mut c.points) {
+            point.pareto = rates(point).is_some_and(|(user, gpu)| {
+                !all.iter().any(|&(u, g)| u >= user && g >= gpu && (u > user || g > gpu))
+            });
+        }
+    }
 }
 
 fn points(base: &PlanInput, over: &Axis) -> Vec<Point> {
@@ -261,8 +341,36 @@ fn point(input: &PlanInput, at: AxisValue) -> Point {
         concurrency: candidate.map(|c| c.concurrency),
         output_tokens_per_s: candidate.map(|c| c.tokens_per_s),
         output_tokens_per_s_per_gpu: candidate.map(|c| c.tokens_per_s / c.gpus().max(1) as f64),
+        output_tokens_per_s_per_user: candidate.map(|c| 1.0 / c.standing.tpot_s),
         usd_per_hour: candidate.and_then(|c| c.standing.usd_per_hour),
+        usd_per_million_output_tokens: candidate.and_then(|c| usd_per_million(c, c.tokens_per_s)),
         meets_slo: candidate.map(|c| c.standing.meets_slo),
+        fits_kv: candidate
+            .map(|c| whole(c.sequences_at_context).saturating_mul(c.caches()) >= input.workload.concurrency),
+        if_all_ran: best
+            .and_then(|b| if_all_ran(found.grounds.get(b.ground)?, &b.candidate, input.workload.concurrency)),
+        pareto: false,
         why_not: if feasible { None } else { why_not(&found, best) },
     }
+}
+
+/// The times of a batch of all `asked` sequences, where fewer run.
+fn if_all_ran(ground: &Ground<'_>, candidate: &Candidate, asked: u64) -> Option<IfAllRan> {
+    if candidate.concurrency >= asked {
+        return None;
+    }
+    let timing = ground.timing(&candidate.replica, candidate.caches().max(1), asked, asked);
+    let tokens_per_s = asked as f64 / timing.tpot_s;
+    Some(IfAllRan {
+        ttft_ms: timing.ttft_s * 1e3,
+        tpot_ms: timing.tpot_s * 1e3,
+        output_tokens_per_s_per_user: 1.0 / timing.tpot_s,
+        output_tokens_per_s_per_gpu: tokens_per_s / candidate.gpus().max(1) as f64,
+        usd_per_million_output_tokens: usd_per_million(candidate, tokens_per_s),
+    })
+}
+
+/// Price of a million output tokens at this rate, where the GPUs have a price.
+fn usd_per_million(candidate: &Candidate, tokens_per_s: f64) -> Option<f64> {
+    Some(candidate.standing.usd_per_hour? / (tokens_per_s * 3600.0) * 1e6)
 }

@@ -119,6 +119,12 @@ impl App {
         Ok((put?, view(record, understood)))
     }
 
+    /// True when the cluster of a question may be a saved one: what it means may change.
+    #[must_use]
+    pub fn names_saved_cluster(given: &Value) -> bool {
+        cluster::saved_name(given).is_some() || bare_name(given).is_some()
+    }
+
     /// Read a cluster, saved ones by name, and say what was understood.
     ///
     /// # Errors

@@ -1,10 +1,11 @@
 //! The questions over many plans, from the catalogue alone and with stored models.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::batches::{self, Batch, Clusters, LookedUp};
+use super::batches::{self, Batch, Clusters, LookedUp, Narrower};
+use super::fits::LOWER;
 use super::question::{self, ResolvedModel};
 use super::sizings::sized;
 use super::sweeps::swept;
@@ -40,7 +41,41 @@ pub fn batch_offline(request: &BatchRequest) -> Batch {
     for (key, model) in wanted(request) {
         known.models.entry(key).or_insert_with(|| Arc::new(offline(model).map_err(ServiceError::Invalid)));
     }
-    batches::answered(request, &known)
+    let mut batch = batches::answered(request, &known);
+    let places = batches::too_big(&batch);
+    let mut narrower = Narrower::new();
+    for (key, published, asked) in widths(request, &places, &known) {
+        let models = asked.into_iter().filter_map(|(weights, model)| Some((weights, offline(&model).ok()?)));
+        narrower.insert(key, models.filter(|(_, model)| is_narrower(model, published)).collect());
+    }
+    batches::narrowed(&mut batch, request, &places, &known, &narrower);
+    batch
+}
+
+/// The models of questions that lack memory: key, bytes as published, and the same model in each narrower weights.
+fn widths(
+    request: &BatchRequest,
+    places: &[usize],
+    known: &LookedUp,
+) -> Vec<(String, u64, Vec<(&'static str, ModelRequest)>)> {
+    let mut wanted = BTreeMap::new();
+    for item in places.iter().filter_map(|place| request.items.get(*place)) {
+        let key = batches::key(&item.model);
+        let Some(Ok(published)) = known.models.get(&key).map(AsRef::as_ref) else { continue };
+        let Ok(request) = &item.request else { continue };
+        if request.model.weights.is_none() && request.model.weights_bytes.is_none() {
+            let bytes = published.read.spec.weights_bytes().get();
+            let narrow = |weights: &'static str| {
+                (weights, ModelRequest { weights: Some(weights.to_owned()), ..request.model.clone() })
+            };
+            wanted.entry(key).or_insert_with(|| (bytes, LOWER.map(narrow).to_vec()));
+        }
+    }
+    wanted.into_iter().map(|(key, (bytes, models))| (key, bytes, models)).collect()
+}
+
+fn is_narrower(model: &ResolvedModel, published: u64) -> bool {
+    model.read.spec.weights_bytes().get() < published
 }
 
 /// A model from the catalogue or from the question itself.
@@ -99,7 +134,32 @@ impl App {
         known.clusters = self.saved_of(&request).await;
         notices.sort_unstable();
         notices.dedup();
-        Ok((apart(move || batches::answered(&request, &known)).await?, notices))
+        let (request, known, mut batch) = apart(move || {
+            let batch = batches::answered(&request, &known);
+            (request, known, batch)
+        })
+        .await?;
+        let places = batches::too_big(&batch);
+        let mut narrower = Narrower::new();
+        for (key, published, asked) in widths(&request, &places, &known) {
+            let mut models = Vec::new();
+            for (weights, model) in asked {
+                if let Ok(Ok(model)) = self.resolve(&model, &mut Vec::new()).await
+                    && is_narrower(&model, published)
+                {
+                    models.push((weights, model));
+                }
+            }
+            narrower.insert(key, models);
+        }
+        if !narrower.is_empty() {
+            batch = apart(move || {
+                batches::narrowed(&mut batch, &request, &places, &known, &narrower);
+                batch
+            })
+            .await?;
+        }
+        Ok((batch, notices))
     }
 
     /// The saved clusters that a batch names, each looked up once.

@@ -5,11 +5,12 @@ use serde_json::Value;
 use super::ServiceError;
 use super::question::{Asked, ResolvedModel, asked};
 use crate::catalogue::hardware;
-use crate::ingest::sweep::{AxisName, AxisRequest, MAX_POINTS, SweepRequest, Values};
+use crate::ingest::sweep::{self, AxisName, AxisRequest, MAX_POINTS, SweepRequest, Values};
 use crate::ingest::{FieldError, Pointer, cluster};
 use crate::planner::hardware::Link;
 use crate::planner::input::PlanInput;
-use crate::planner::sweep::{Axis, Sweep, sweep};
+use crate::planner::input::Search;
+use crate::planner::sweep::{Axis, Sweep, only, sweep, usual_layouts};
 
 /// Draw the curves of a model that was looked up.
 ///
@@ -66,6 +67,10 @@ fn axis(request: &AxisRequest, field: &str, input: &PlanInput) -> Result<Axis, V
         AxisName::IntraLink => {
             Axis::IntraLink(links(&texts(&["nvlink5", "nvlink4", "nvlink3", "pcie5", "pcie4"]), &place)?)
         }
+        AxisName::Layout => Axis::Layout(match &request.values {
+            Values::Texts(given) => layouts(given, &place)?,
+            _ => usual_layouts(input, USUAL_LAYOUTS),
+        }),
         AxisName::Gpu => Axis::Gpu(products(&texts(&["A100", "H100", "H200", "B200"]), input, &place)?),
     })
 }
@@ -102,6 +107,28 @@ fn links(names: &[String], place: &Pointer) -> Result<Vec<Link>, Vec<FieldError>
         }
     }
     if faults.is_empty() { Ok(links) } else { Err(faults) }
+}
+
+/// Layouts that a sweep draws when none are named.
+const USUAL_LAYOUTS: usize = 6;
+
+fn layouts(names: &[String], place: &Pointer) -> Result<Vec<(String, Search)>, Vec<FieldError>> {
+    let mut faults = Vec::new();
+    let mut layouts = Vec::new();
+    for (i, name) in names.iter().enumerate() {
+        match sweep::layout(name) {
+            Some((shape, dp)) => layouts.push((name.clone(), only(shape, dp))),
+            None => faults.push(
+                FieldError::at(
+                    &place.index(i),
+                    "unknown_layout",
+                    format!("`{name}` is no layout; write the sizes, e.g. `tp=8 pp=2`"),
+                )
+                .got(&Value::String(name.clone())),
+            ),
+        }
+    }
+    if faults.is_empty() { Ok(layouts) } else { Err(faults) }
 }
 
 /// As many GPUs of each product as the cluster has.

@@ -12,11 +12,12 @@ use crate::http::extract::{JsonDocument, Query};
 use crate::http::problem::{Problem, ProblemBody};
 use crate::ingest::FieldError;
 use crate::ingest::fits::{FitsRequest, PARAMETERS};
+use crate::service::App;
 use crate::service::fits::{Fits, FitsAnswer};
 
 /// How the rows are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+pub(super) enum Form {
     Json,
     Csv,
     Markdown,
@@ -103,12 +104,15 @@ pub async fn get_fits(
     let given =
         known.iter().filter(|name| **name != "format").filter_map(|name| Some((*name, query.get(name)?)));
     let request = FitsRequest::read(&FitsRequest::json_of(given)).map_err(by_parameter)?;
+    let on_saved = App::names_saved_cluster(&request.cluster);
     let answer = state.app.fits(request).await.map_err(|error| match error {
         crate::service::ServiceError::Invalid(faults) => by_parameter(faults),
         other => other.into(),
     })?;
     let mut response = written(&answer, form);
-    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=3600"));
+    // what a saved name means may change at any time
+    let policy = if on_saved { "no-cache" } else { "public, max-age=3600" };
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static(policy));
     Ok(response)
 }
 
@@ -120,7 +124,7 @@ fn by_parameter(faults: Vec<FieldError>) -> Problem {
     }))
 }
 
-fn wanted(headers: &HeaderMap) -> Form {
+pub(super) fn wanted(headers: &HeaderMap) -> Form {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let first = accept.split(',').map(|part| part.split(';').next().unwrap_or_default().trim());
     for media in first {
@@ -135,14 +139,16 @@ fn wanted(headers: &HeaderMap) -> Form {
 }
 
 fn written(answer: &FitsAnswer, form: Form) -> Response {
-    let text = |media: &'static str, text: String| {
-        ([(header::CONTENT_TYPE, HeaderValue::from_static(media))], Body::from(text)).into_response()
-    };
     let mut response = match form {
         Form::Json => json_response(answer.json.clone()),
-        Form::Csv => text("text/csv; charset=utf-8", answer.fits.csv()),
-        Form::Markdown => text("text/markdown; charset=utf-8", answer.fits.markdown()),
+        Form::Csv => table("text/csv; charset=utf-8", answer.fits.csv()),
+        Form::Markdown => table("text/markdown; charset=utf-8", answer.fits.markdown()),
     };
     response.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
     response
+}
+
+/// A table as text of its own type.
+pub(super) fn table(media: &'static str, text: String) -> Response {
+    ([(header::CONTENT_TYPE, HeaderValue::from_static(media))], Body::from(text)).into_response()
 }

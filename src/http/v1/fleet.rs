@@ -2,10 +2,12 @@
 
 use axum::Json;
 use axum::extract::State as Shared;
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::fits::{Form, table, wanted};
 use super::fleet_schema::{BatchQuestion, QuestionBody, SizingQuestion, SweepQuestion};
 use super::plans::{NOTICE, notices};
 use crate::http::State;
@@ -74,12 +76,13 @@ pub async fn create_sweep(
 
 /// Many plans at once: a list of questions, or models times clusters.
 ///
-/// A question with faults has its problem in its place and does not stop the others.
+/// A question with faults has its problem in its place and does not stop the others. `Accept: text/csv` gives a row for
+/// each question.
 #[utoipa::path(
     post, path = "/v1/batches", operation_id = "create_batch", tag = "fleet",
     request_body = BatchQuestion,
     responses(
-        (status = 200, description = "An answer or a problem for each question", body = Batch),
+        (status = 200, description = "An answer or a problem for each question", content((Batch = "application/json"), (String = "text/csv"))),
         (status = 400, description = "The body is not JSON", body = ProblemBody, content_type = "application/problem+json"),
         (status = 413, description = "The body is too large", body = ProblemBody, content_type = "application/problem+json"),
         (status = 415, description = "The body is not announced as JSON", body = ProblemBody, content_type = "application/problem+json"),
@@ -89,11 +92,17 @@ pub async fn create_sweep(
 )]
 pub async fn create_batch(
     Shared(state): Shared<State>,
+    headers: HeaderMap,
     JsonDocument(document): JsonDocument,
 ) -> Result<Response, Problem> {
     let request = read(document, BatchRequest::read)?;
     let (batch, told) = state.app.batch(request).await?;
-    Ok(answered(&batch, &told))
+    let mut response = match wanted(&headers) {
+        Form::Csv => table("text/csv; charset=utf-8", batch.csv()),
+        Form::Json | Form::Markdown => answered(&batch, &told),
+    };
+    response.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
+    Ok(response)
 }
 
 /// A question in plain words: parsed into one of the typed requests, which is shown beside the answer.

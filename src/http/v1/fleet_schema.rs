@@ -159,7 +159,7 @@ pub enum AxisChoice {
     Values(AxisBody),
 }
 
-/// An axis with its values: numbers, or names for `kv_cache_dtype`, links and `gpu`.
+/// An axis with its values: numbers, or names for `kv_cache_dtype`, links, `gpu` and `layout`.
 #[derive(Debug, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AxisBody {
@@ -180,6 +180,8 @@ pub enum AxisWord {
     InterLink,
     IntraLink,
     Gpu,
+    /// Layouts held as they are, written `tp=8 pp=2`; the best ones of a plan when none are given.
+    Layout,
 }
 
 /// A value of an axis.

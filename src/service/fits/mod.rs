@@ -9,7 +9,9 @@ use std::sync::Arc;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use self::specs::{LOWER, Specs};
+pub(super) use self::specs::LOWER;
+use self::specs::Specs;
+pub(super) use self::table::{csv_line, layout_cell};
 use super::fleet::apart;
 use super::parallel::in_parallel;
 use super::question::known_engines;

@@ -8,7 +8,7 @@ use crate::ingest::config_json::WhatIf;
 use crate::planner::model::ModelSpec;
 
 /// Narrower weights that are tried where a model does not fit as published, widest first.
-pub(super) const LOWER: [&str; 2] = ["fp8", "int4"];
+pub const LOWER: [&str; 2] = ["fp8", "int4"];
 
 /// A model as published and in [`LOWER`] weights; each is read when it is first asked for.
 #[derive(Default)]

@@ -3,6 +3,7 @@
 use super::{FitRow, Fits};
 use crate::planner::answer::{short, short_name};
 use crate::planner::hardware::Cluster;
+use crate::planner::plan::Layout;
 
 /// Rows of the markdown table at most: a comment holds no more.
 const MARKDOWN_ROWS: usize = 250;
@@ -55,6 +56,7 @@ fn cells(row: &FitRow, contexts: usize) -> Vec<String> {
         row.quantization.clone(),
         fit.fits.to_string(),
         best.map_or_else(String::new, |b| short_name(&b.layout)),
+        best.map_or_else(String::new, |b| layout_cell(&b.layout)),
         show(best.map(|b| b.layout.gpus)),
         show(best.map(|b| b.layout.idle_gpus)),
         show(best.map(|b| b.layout.dp)),
@@ -72,15 +74,23 @@ fn cells(row: &FitRow, contexts: usize) -> Vec<String> {
     cells
 }
 
+/// "TP=8 PP=2", with the other sizes where they are not 1.
+pub fn layout_cell(l: &Layout) -> String {
+    let mut text = format!("TP={}", l.tp);
+    for (name, size) in [("PP", l.pp), ("DP", l.dp), ("EP", l.ep), ("ADP", l.attention_dp), ("DCP", l.dcp)] {
+        if size > 1 {
+            text.push_str(&format!(" {name}={size}"));
+        }
+    }
+    text
+}
+
 impl Fits {
     /// All rows as CSV (RFC 4180), the head first.
     #[must_use]
     pub fn csv(&self) -> String {
-        let line = |cells: Vec<String>| {
-            cells.iter().map(|cell| csv_cell(cell)).collect::<Vec<_>>().join(",") + "\r\n"
-        };
-        let rows = self.items.iter().map(|row| line(cells(row, self.contexts.len())));
-        std::iter::once(line(head(&self.contexts))).chain(rows).collect()
+        let rows = self.items.iter().map(|row| csv_line(&cells(row, self.contexts.len())));
+        std::iter::once(csv_line(&head(&self.contexts))).chain(rows).collect()
     }
 
     /// The answer and the rows as a markdown table.
@@ -106,6 +116,11 @@ impl Fits {
     pub fn rows(&self) -> (Vec<String>, Vec<Vec<String>>) {
         (head(&self.contexts), self.items.iter().map(|row| cells(row, self.contexts.len())).collect())
     }
+}
+
+/// A line of CSV with its end.
+pub fn csv_line(cells: &[String]) -> String {
+    cells.iter().map(|cell| csv_cell(cell)).collect::<Vec<_>>().join(",") + "\r\n"
 }
 
 /// A cell, quoted where it must be. A spreadsheet must not take it for a formula.

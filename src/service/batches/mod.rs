@@ -1,5 +1,7 @@
 //! Many questions at once: the best layouts of each, and a problem in the place of each faulty one.
 
+mod table;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -24,6 +26,9 @@ pub(super) type Models = std::collections::BTreeMap<String, Arc<Result<ResolvedM
 
 /// Saved clusters that a batch names, by the name's JSON.
 pub(super) type Clusters = std::collections::BTreeMap<String, Result<Value, ServiceError>>;
+
+/// Models in narrower weights, widest first, by the JSON of the model as asked.
+pub(super) type Narrower = std::collections::BTreeMap<String, Vec<(&'static str, ResolvedModel)>>;
 
 /// What was looked up for a batch.
 #[derive(Default)]
@@ -56,7 +61,25 @@ pub struct Batch {
     pub feasible: u64,
     /// Questions with faults.
     pub faulty: u64,
+    /// The questions of each cluster together, in the order in which clusters come first.
+    pub by_cluster: Vec<ClusterTotals>,
     pub items: Vec<BatchItem>,
+}
+
+/// The questions that name the same cluster.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct ClusterTotals {
+    /// As asked.
+    pub cluster: Value,
+    /// GPUs of the cluster; null where it was not understood.
+    pub gpus: Option<u64>,
+    /// The cluster in its normal form of text.
+    pub text: Option<String>,
+    pub answered: u64,
+    /// Of those, how many fit, each alone.
+    pub feasible: u64,
+    /// Of those that do not, how many would with narrower weights.
+    pub feasible_narrower: u64,
 }
 
 /// One answer, or what is wrong with the question.
@@ -86,6 +109,24 @@ pub struct BatchPlan {
     pub refused_counts: Vec<RefusedCount>,
     /// The refusal nearest to a fit, where nothing fits.
     pub why_not: Option<WhyNotFit>,
+    /// GPUs of the cluster.
+    pub cluster_gpus: u64,
+    /// The cluster in its normal form of text.
+    pub cluster_text: String,
+    /// Whole sequences of the best layout over all GPUs of the cluster, idle ones too.
+    pub sequences_per_gpu: Option<f64>,
+    /// Where memory is what is missing: the widest weights in which the model would fit.
+    pub fits_only_as: Option<Box<NarrowerPlan>>,
+}
+
+/// The same question with the model's weights in fewer bits.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct NarrowerPlan {
+    /// As `weights` of a plan's model, e.g. `fp8`.
+    pub weights: String,
+    /// The best layout then.
+    pub best: RankedLayout,
+    pub sequences_per_gpu: Option<f64>,
 }
 
 /// A fault in the form of RFC 9457, without the members that belong to a response of its own.
@@ -108,8 +149,71 @@ pub(super) fn answered(request: &BatchRequest, known: &LookedUp) -> Batch {
         answered: count(|item| item.plan.is_some()),
         feasible: count(|item| item.plan.as_ref().is_some_and(|plan| plan.feasible)),
         faulty: count(|item| item.problem.is_some()),
+        by_cluster: by_cluster(&items),
         items,
     }
+}
+
+/// Places of the questions that did not fit for want of memory.
+pub(super) fn too_big(batch: &Batch) -> Vec<usize> {
+    let is_memory = |plan: &BatchPlan| plan.why_not.as_ref().is_some_and(|why| why.short_by_bytes.is_some());
+    let items = batch.items.iter().enumerate();
+    items.filter(|(_, item)| item.plan.as_ref().is_some_and(is_memory)).map(|(place, _)| place).collect()
+}
+
+/// Fill in `fits_only_as`: each question of `places` is tried with the models of `narrower`, widest first.
+pub(super) fn narrowed(
+    batch: &mut Batch,
+    request: &BatchRequest,
+    places: &[usize],
+    known: &LookedUp,
+    narrower: &Narrower,
+) {
+    let found = in_parallel(places, |index| {
+        let item = request.items.get(*index)?;
+        let request = known.on_its_cluster(item, item.request.as_ref().ok()?).ok()?;
+        let best = narrower.get(&key(&item.model))?.iter().find_map(|(weights, model)| {
+            let plan = plan(&asked(&request, Ok(model.clone())).ok()?);
+            let best = plan.layouts.into_iter().next().filter(|_| plan.feasible)?;
+            Some(NarrowerPlan {
+                weights: (*weights).to_owned(),
+                best,
+                sequences_per_gpu: plan.sequences_per_gpu,
+            })
+        })?;
+        Some((*index, best))
+    });
+    for (index, best) in found.into_iter().flatten() {
+        if let Some(plan) = batch.items.get_mut(index).and_then(|item| item.plan.as_mut()) {
+            plan.fits_only_as = Some(Box::new(best));
+        }
+    }
+    batch.by_cluster = by_cluster(&batch.items);
+}
+
+fn by_cluster(items: &[BatchItem]) -> Vec<ClusterTotals> {
+    let mut totals: Vec<ClusterTotals> = Vec::new();
+    let mut places = std::collections::BTreeMap::new();
+    for item in items {
+        let place = *places.entry(key(&item.cluster)).or_insert(totals.len());
+        if place == totals.len() {
+            totals.push(ClusterTotals {
+                cluster: item.cluster.clone(),
+                gpus: None,
+                text: None,
+                answered: 0,
+                feasible: 0,
+                feasible_narrower: 0,
+            });
+        }
+        let (Some(total), Some(plan)) = (totals.get_mut(place), &item.plan) else { continue };
+        total.gpus = Some(plan.cluster_gpus);
+        total.text.get_or_insert_with(|| plan.cluster_text.clone());
+        total.answered += 1;
+        total.feasible += u64::from(plan.feasible);
+        total.feasible_narrower += u64::from(plan.fits_only_as.is_some());
+    }
+    totals
 }
 
 fn one(index: usize, item: &Item, known: &LookedUp) -> BatchItem {
@@ -155,7 +259,12 @@ fn plan(asked: &Asked) -> BatchPlan {
         message: refused.message.clone(),
         short_by_bytes: refused.short_by_bytes,
     });
+    let best = plan.layouts.first().filter(|_| plan.feasible);
     BatchPlan {
+        cluster_gpus: plan.cluster.gpus,
+        cluster_text: plan.cluster.text,
+        sequences_per_gpu: best.map(|l| l.capacity.sequences_total as f64 / plan.cluster.gpus.max(1) as f64),
+        fits_only_as: None,
         feasible: plan.feasible,
         answer: plan.answer,
         layouts: plan.layouts,
