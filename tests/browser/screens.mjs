@@ -1,0 +1,127 @@
+/** Each screen on real data: what it must show, that it answers to its controls, and that axe-core finds no serious fault. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { CLUSTERS, LOGS } from "./data.mjs";
+import { faults, open, picture, settled, show, WIDTHS } from "./harness.mjs";
+import { clean } from "./shell.mjs";
+
+/** What a screen shows once it is drawn, by its id. */
+const SHOWS = {
+  async ask(page) {
+    assert.match(await page.locator(".sentence").first().innerText(), /TP=8 × PP=2|KV tokens/);
+    assert.equal(await page.locator(".card").count(), 3);
+    assert.ok((await page.locator(".screen-ask tbody tr").count()) > 3);
+  },
+  async tradeoff(page) {
+    assert.ok((await page.locator(".screen-tradeoff .plot .scatterlayer .trace").count()) > 3);
+    assert.match(await page.locator(".screen-tradeoff .reading").innerText(), /tokens\/s for each user/);
+  },
+  async fleet(page) {
+    assert.equal(await page.locator(".heat thead th").count(), Object.keys(CLUSTERS).length + 1);
+    assert.ok((await page.locator(".pair-cell .mark.copies, .pair-cell.narrower, .pair-cell.none").count()) > 0);
+  },
+  async whatif(page) {
+    assert.equal(await page.locator(".screen-whatif .plot .barlayer").count(), 2);
+    assert.ok((await page.locator(".compare tbody tr").count()) >= 8);
+  },
+  async observed(page) {
+    assert.ok((await page.locator(".screen-observed .table-frame tbody tr").count()) >= 1);
+    assert.ok((await page.locator(".screen-observed .plot .scatterlayer path.point").count()) >= LOGS.length);
+  },
+};
+
+export function screens(world) {
+  for (const screen of world.screens) {
+    clean(`${screen} is drawn`, world, {}, async (page) => {
+      await show(page, world.origin, screen);
+      await SHOWS[screen]?.(page);
+      assert.match(await page.locator(".calls").innerText(), /(GET|POST) \/v1\//, "it names what it asks");
+    });
+    for (const dark of [false, true]) {
+      const how = dark ? "dark" : "light";
+      clean(`${screen}, ${how}: axe-core finds no serious fault`, world, { dark }, async (page) => {
+        await show(page, world.origin, screen);
+        assert.deepEqual(await faults(page), []);
+        for (const [name, viewport] of WIDTHS) {
+          await page.setViewportSize(viewport);
+          await settled(page, screen);
+          await picture(page, `${screen}-${name}-${how}`);
+        }
+      });
+    }
+  }
+
+  clean("a table is sorted, and its link keeps the order", world, {}, async (page) => {
+    await show(page, world.origin, "ask");
+    const head = page.locator(".screen-ask thead button", { hasText: "TPOT" }).first();
+    await head.click();
+    await page.waitForFunction(() => document.querySelector(".screen-ask th[aria-sort]"));
+    await page.waitForFunction(() => location.search.includes("ask.sort"));
+    const first = await page.locator(".screen-ask tbody tr").first().innerText();
+    const order = await page.locator(".screen-ask tbody tr").allInnerTexts();
+    await page.goto(page.url());
+    await settled(page, "ask");
+    assert.deepEqual(await page.locator(".screen-ask tbody tr").allInnerTexts(), order);
+    await page.locator(".screen-ask thead button", { hasText: "TPOT" }).first().click();
+    assert.notEqual(await page.locator(".screen-ask tbody tr").first().innerText(), first, "the other way round");
+  });
+
+  clean("the trade-off follows its limits and its axes", world, {}, async (page) => {
+    await show(page, world.origin, "tradeoff");
+    assert.equal(await page.locator(".plot .shapelayer path").count(), 0);
+    const slider = page.getByLabel("TPOT at most").last();
+    await slider.focus();
+    for (let i = 0; i < 4; i += 1) await page.keyboard.press("ArrowRight");
+    await page.waitForFunction(() => document.querySelectorAll(".screen-tradeoff .plot .shapelayer path").length === 1);
+    await page.waitForFunction(() => location.search.includes("tpot=25"));
+    await page.getByText("Cost", { exact: true }).click();
+    await page.waitForFunction(() => /price/i.test(document.querySelector(".screen-tradeoff .reading").textContent));
+    await page.getByLabel("Price of a GPU").fill("2.5");
+    await page.getByLabel("Price of a GPU").press("Tab");
+    await page.waitForFunction(() => /dollars/i.test(document.querySelector(".screen-tradeoff .plot").textContent));
+  });
+
+  clean("a cell of the fleet leads to its plan", world, {}, async (page) => {
+    await show(page, world.origin, "fleet");
+    const cell = page.locator("a.pair-cell:not(.none):not(.narrower)").first();
+    const held = (await cell.locator(".big").innerText()).trim();
+    await cell.click();
+    await settled(page, "ask");
+    assert.match(await page.evaluate(() => location.search), /saved%3A/);
+    const row = await page.locator(".screen-ask tbody tr").first().innerText();
+    assert.ok(row.includes(held.split(/\s/)[0]), `${row} has ${held}`);
+  });
+
+  clean("the fleet is a spreadsheet too", world, {}, async (page) => {
+    await show(page, world.origin, "fleet");
+    const [file] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Download CSV" }).click()]);
+    assert.equal(file.suggestedFilename(), "fleet.csv");
+  });
+
+  clean("a change of the what-if is chosen and shared", world, {}, async (page) => {
+    await show(page, world.origin, "whatif");
+    await page.getByLabel("Beside it, the same with").selectOption("gpu-h200");
+    await page.waitForFunction(() => /GPU: H200/.test(document.querySelector(".compare thead").innerText));
+    await page.waitForFunction(() => location.search.includes("whatif.change=gpu-h200"));
+  });
+
+  clean("a pasted log is compared and kept", world, {}, async (page) => {
+    await show(page, world.origin, "observed");
+    await page.getByLabel("The engine’s log").fill(LOGS[0].log);
+    await page.getByLabel("What it ran on").fill(LOGS[0].cluster);
+    await page.getByRole("button", { name: "Compare" }).click();
+    await page.waitForFunction(() => /420,896/.test(document.querySelector(".comparison").innerText));
+    assert.match(await page.locator(".comparison").innerText(), /Predicted/i);
+  });
+
+  test("a fleet without clusters offers some", async () => {
+    for (const name of Object.keys(CLUSTERS)) await fetch(`${world.origin}/v1/clusters/${name}`, { method: "DELETE" });
+    const { page, noted, close } = await open(world.browser, world.origin);
+    await show(page, world.origin, "fleet");
+    await page.getByRole("button", { name: /Save these/ }).click();
+    await page.waitForFunction(() => document.querySelectorAll(".heat thead th").length === 5);
+    assert.deepEqual(noted.errors, []);
+    await close();
+  });
+}
