@@ -44,20 +44,26 @@ pub fn batch_offline(request: &BatchRequest) -> Batch {
     let mut batch = batches::answered(request, &known);
     let places = batches::too_big(&batch);
     let mut narrower = Narrower::new();
-    for (key, published, asked) in widths(request, &places, &known) {
+    for Wide { key, bytes, narrower: asked } in widths(request, &places, &known) {
         let models = asked.into_iter().filter_map(|(weights, model)| Some((weights, offline(&model).ok()?)));
-        narrower.insert(key, models.filter(|(_, model)| is_narrower(model, published)).collect());
+        narrower.insert(key, models.filter(|(_, model)| is_narrower(model, bytes)).collect());
     }
     batches::narrowed(&mut batch, request, &places, &known, &narrower);
     batch
 }
 
-/// The models of questions that lack memory: key, bytes as published, and the same model in each narrower weights.
-fn widths(
-    request: &BatchRequest,
-    places: &[usize],
-    known: &LookedUp,
-) -> Vec<(String, u64, Vec<(&'static str, ModelRequest)>)> {
+/// A model that lacks memory as published.
+struct Wide {
+    /// Under which it is looked up.
+    key: String,
+    /// Its weights as published.
+    bytes: u64,
+    /// The same model in each narrower weights, widest first.
+    narrower: [(&'static str, ModelRequest); LOWER.len()],
+}
+
+/// The models of the questions at `places`.
+fn widths(request: &BatchRequest, places: &[usize], known: &LookedUp) -> Vec<Wide> {
     let mut wanted = BTreeMap::new();
     for item in places.iter().filter_map(|place| request.items.get(*place)) {
         let key = batches::key(&item.model);
@@ -68,10 +74,10 @@ fn widths(
             let narrow = |weights: &'static str| {
                 (weights, ModelRequest { weights: Some(weights.to_owned()), ..request.model.clone() })
             };
-            wanted.entry(key).or_insert_with(|| (bytes, LOWER.map(narrow).to_vec()));
+            wanted.entry(key).or_insert_with(|| (bytes, LOWER.map(narrow)));
         }
     }
-    wanted.into_iter().map(|(key, (bytes, models))| (key, bytes, models)).collect()
+    wanted.into_iter().map(|(key, (bytes, narrower))| Wide { key, bytes, narrower }).collect()
 }
 
 fn is_narrower(model: &ResolvedModel, published: u64) -> bool {
@@ -141,11 +147,11 @@ impl App {
         .await?;
         let places = batches::too_big(&batch);
         let mut narrower = Narrower::new();
-        for (key, published, asked) in widths(&request, &places, &known) {
+        for Wide { key, bytes, narrower: asked } in widths(&request, &places, &known) {
             let mut models = Vec::new();
             for (weights, model) in asked {
                 if let Ok(Ok(model)) = self.resolve(&model, &mut Vec::new()).await
-                    && is_narrower(&model, published)
+                    && is_narrower(&model, bytes)
                 {
                     models.push((weights, model));
                 }

@@ -28,7 +28,7 @@ function moveOnce({ slider, plot, value }) {
   });
 }
 
-const median = (list) => list.toSorted((a, b) => a - b)[Math.floor(list.length / 2)];
+const median = (list) => [...list].sort((a, b) => a - b)[Math.floor(list.length / 2)];
 const told = (what, list) => console.log(`measured: ${what}: median ${median(list).toFixed(0)} ms, worst ${Math.max(...list).toFixed(0)} ms of ${list.length}`);
 
 export function timings(world) {
