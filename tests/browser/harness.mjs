@@ -110,6 +110,12 @@ export async function settled(page, screen) {
   await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
 }
 
+/** Another width: nothing is asked anew, but plots are drawn again. */
+export async function resized(page, viewport) {
+  await page.setViewportSize(viewport);
+  await page.evaluate(() => new Promise((done) => setTimeout(() => requestAnimationFrame(done), 200)));
+}
+
 /** Serious and critical faults that axe-core finds, one line each. */
 export async function faults(page) {
   await page.evaluate(axe);

@@ -15,8 +15,8 @@ const binary = process.argv[2] ?? "target/debug/shardwise";
 const only = process.env.ONLY?.split(",");
 /** Every screen by its id, in the order of the tabs, and the sliders whose redraw is timed. */
 const world = {
-  screens: ["ask", "tradeoff", "fleet", "whatif"],
-  sliders: [["tradeoff", "tpot=30", ".screen-tradeoff .slider input"]],
+  screens: ["ask", "floor", "memory", "step", "tradeoff", "fleet", "whatif"],
+  sliders: [["floor", "", ".screen-floor .knobs .slider input"], ["tradeoff", "tpot=30", ".screen-tradeoff .slider input"]],
 };
 
 before(async () => {

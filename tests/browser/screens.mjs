@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { CLUSTERS, LOGS } from "./data.mjs";
-import { faults, open, picture, settled, show, WIDTHS } from "./harness.mjs";
+import { faults, open, picture, resized, settled, show, WIDTHS } from "./harness.mjs";
 import { clean } from "./shell.mjs";
 
 /** What a screen shows once it is drawn, by its id. */
@@ -12,6 +12,20 @@ const SHOWS = {
     assert.match(await page.locator(".sentence").first().innerText(), /TP=8 × PP=2|KV tokens/);
     assert.equal(await page.locator(".card").count(), 3);
     assert.ok((await page.locator(".screen-ask tbody tr").count()) > 3);
+  },
+  async floor(page) {
+    assert.match(await page.locator(".screen-floor .sentence").innerText(), /each byte of cache 2×/, "past the KV heads it is copied");
+    assert.equal(await page.locator(".screen-floor .plot .scatterlayer").count(), 2);
+  },
+  async memory(page) {
+    assert.match(await page.locator(".screen-memory .sentence").innerText(), /GiB/);
+    assert.ok((await page.locator(".screen-memory .plot .barlayer .point").count()) > 5);
+    await page.locator(".screen-memory .row-button").first().click();
+    await page.waitForFunction(() => document.querySelector(".screen-memory .detail").innerText.length > 30);
+  },
+  async step(page) {
+    assert.match(await page.locator(".screen-step .sentence").innerText(), /ms/);
+    assert.ok((await page.locator(".screen-step .plot .barlayer .point").count()) > 3);
   },
   async tradeoff(page) {
     assert.ok((await page.locator(".screen-tradeoff .plot .scatterlayer .trace").count()) > 3);
@@ -44,8 +58,7 @@ export function screens(world) {
         await show(page, world.origin, screen);
         assert.deepEqual(await faults(page), []);
         for (const [name, viewport] of WIDTHS) {
-          await page.setViewportSize(viewport);
-          await settled(page, screen);
+          await resized(page, viewport);
           await picture(page, `${screen}-${name}-${how}`);
         }
       });
@@ -65,6 +78,17 @@ export function screens(world) {
     assert.deepEqual(await page.locator(".screen-ask tbody tr").allInnerTexts(), order);
     await page.locator(".screen-ask thead button", { hasText: "TPOT" }).first().click();
     assert.notEqual(await page.locator(".screen-ask tbody tr").first().innerText(), first, "the other way round");
+  });
+
+  clean("the floor follows its sliders", world, {}, async (page) => {
+    await show(page, world.origin, "floor");
+    const before = await page.locator(".screen-floor .sentence").innerText();
+    await page.getByLabel("KV heads").focus();
+    for (let i = 0; i < 3; i += 1) await page.keyboard.press("ArrowRight");
+    await page.waitForFunction((then) => document.querySelector(".screen-floor .sentence").innerText !== then, before);
+    // four heads over sixteen ranks: each held four times
+    await page.waitForFunction(() => /4×/.test(document.querySelector(".screen-floor .sentence").innerText));
+    await page.waitForFunction(() => location.search.includes("floor.heads=4"));
   });
 
   clean("the trade-off follows its limits and its axes", world, {}, async (page) => {
