@@ -3,8 +3,9 @@
 use serde_json::Value;
 
 use super::{Batch, BatchItem};
+use crate::planner::answer::short_name;
 use crate::planner::plan::RankedLayout;
-use crate::service::fits::{csv_line, layout_cell};
+use crate::service::fits::csv_line;
 
 const HEAD: [&str; 20] = [
     "model",
@@ -52,7 +53,7 @@ fn cells(item: &BatchItem) -> [String; 20] {
         named(&item.cluster, &["saved"]),
         item.status.to_string(),
         plan.map_or_else(String::new, |plan| plan.feasible.to_string()),
-        best.map_or_else(String::new, |l| layout_cell(&l.layout)),
+        best.map_or_else(String::new, |l| short_name(&l.layout)),
         plan.map_or_else(String::new, |plan| plan.cluster_gpus.to_string()),
         whole(|l| l.layout.gpus),
         whole(|l| l.layout.idle_gpus),

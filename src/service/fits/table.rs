@@ -3,7 +3,6 @@
 use super::{FitRow, Fits};
 use crate::planner::answer::{short, short_name};
 use crate::planner::hardware::Cluster;
-use crate::planner::plan::Layout;
 
 /// Rows of the markdown table at most: a comment holds no more.
 const MARKDOWN_ROWS: usize = 250;
@@ -56,7 +55,6 @@ fn cells(row: &FitRow, contexts: usize) -> Vec<String> {
         row.quantization.clone(),
         fit.fits.to_string(),
         best.map_or_else(String::new, |b| short_name(&b.layout)),
-        best.map_or_else(String::new, |b| layout_cell(&b.layout)),
         show(best.map(|b| b.layout.gpus)),
         show(best.map(|b| b.layout.idle_gpus)),
         show(best.map(|b| b.layout.dp)),
@@ -72,17 +70,6 @@ fn cells(row: &FitRow, contexts: usize) -> Vec<String> {
         fit.why_not.as_ref().map_or_else(String::new, |why| why.code.clone()),
     ]);
     cells
-}
-
-/// "TP=8 PP=2", with the other sizes where they are not 1.
-pub fn layout_cell(l: &Layout) -> String {
-    let mut text = format!("TP={}", l.tp);
-    for (name, size) in [("PP", l.pp), ("DP", l.dp), ("EP", l.ep), ("ADP", l.attention_dp), ("DCP", l.dcp)] {
-        if size > 1 {
-            text.push_str(&format!(" {name}={size}"));
-        }
-    }
-    text
 }
 
 impl Fits {
