@@ -32,13 +32,25 @@ const Y = {
   cost: { of: (p) => p.usd_per_million_output_tokens, words: "US dollars per million output tokens", show: format.usd },
 };
 
-/** The shape of a point by what the layout splits beside TP. */
-function family(layout) {
-  if (layout.attention_dp > 1) return ["triangle-up", "attention DP"];
-  if (layout.ep > 1) return ["diamond", "EP"];
-  if (layout.pp > 1) return ["square", "PP"];
-  return ["circle", "TP"];
+/** Shapes of points by what a layout splits beside TP, each with its sign for the key; one for each line of the kind. */
+const SHAPES = {
+  tp: [["circle", "●"], ["hexagon2", "⬢"], ["star", "★"]],
+  pp: [["square", "■"], ["pentagon", "⬟"], ["cross", "✚"]],
+  ep: [["diamond", "◆"], ["star-diamond", "✦"], ["bowtie", "⧓"]],
+  adp: [["triangle-up", "▲"], ["triangle-down", "▼"], ["triangle-right", "▶"]],
+};
+const kind = (layout) => (layout.attention_dp > 1 ? "adp" : layout.ep > 1 ? "ep" : layout.pp > 1 ? "pp" : "tp");
+
+/** The shape of each curve: its kind's, another where the kind comes again, so that no line is told by its colour alone. */
+function shapesOf(curves) {
+  const seen = {};
+  return curves.map((curve) => {
+    const shapes = SHAPES[kind(layoutOf(curve))];
+    seen[shapes[0][0]] = (seen[shapes[0][0]] ?? -1) + 1;
+    return shapes[seen[shapes[0][0]] % shapes.length];
+  });
 }
+const layoutOf = (curve) => curve.points.find((p) => p.layout).layout;
 
 export function render(root, context) {
   const x = choice({ label: "Across", options: [["user", "Speed for a user"], ["ttft", "Time to first token"]], value: context.state["tradeoff.x"], change: (v) => context.set({ "tradeoff.x": v }) });
@@ -103,13 +115,14 @@ function drawing(curves, across, up, limit, c) {
   if (across === X.user && front.length > 1) {
     traces.push({ type: "scatter", mode: "lines", x: front.map(across.of), y: front.map(up.of), name: "front", hoverinfo: "skip", showlegend: false, line: { color: c.accent, width: 13, shape: "linear" }, opacity: 0.2 });
   }
+  const shapes = shapesOf(curves);
   curves.forEach((curve, i) => {
     const colour = c.series[i % c.series.length];
     const beyond = curve.points.filter((p) => p.layout && p.if_all_ran).slice(0, BEYOND);
     // the first batch that is too large still runs what fits: the end of the filled line
     const runs = curve.points.filter((p) => p.layout && (!p.if_all_ran || p === beyond[0]));
-    const size = markSize(curve.points.find((p) => p.layout).layout);
-    const [symbol] = family(curve.points.find((p) => p.layout).layout);
+    const size = markSize(layoutOf(curve));
+    const [symbol] = shapes[i];
     const faded = (p) => (p.meets_slo === false ? 0.3 : 1);
     const hollow = [...runs.slice(-1).map((p) => [p, p]), ...beyond.map((p) => [p.if_all_ran, p])];
     if (beyond.length) {
@@ -150,12 +163,10 @@ function hover(name, at, point, beyond) {
 
 /** Which line is which, with what each symbol means; the colours come from the style sheet. */
 function keyOf(curves, state) {
-  const shapes = { circle: "●", square: "■", diamond: "◆", "triangle-up": "▲" };
-  const lines = curves.map((curve, i) => {
-    const layout = curve.points.find((p) => p.layout).layout;
-    return h("li", {}, h("span", { class: `swatch series-${(i % 7) + 1}`, "aria-hidden": "true", text: shapes[family(layout)[0]] }), ` ${curve.by}`,
-      curve.points.some((p) => p.replication_factor > 1) ? [" ", mark("copies")] : null);
-  });
+  const shapes = shapesOf(curves);
+  const lines = curves.map((curve, i) => h("li", {},
+    h("span", { class: `swatch series-${(i % 7) + 1}`, "aria-hidden": "true", text: shapes[i][1] }), ` ${curve.by}`,
+    curve.points.some((p) => p.replication_factor > 1) ? [" ", mark("copies")] : null));
   const more = [["○", "hollow: more requests than the cache or max_num_seqs takes, as if they ran"]];
   if (state["tradeoff.x"] !== "ttft") more.push(["▬", "thick: the front, no other layout is better in both"]);
   if (state.tpot || state.ttft) more.push(["◌", "faded: misses a limit"]);
