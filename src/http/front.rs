@@ -128,6 +128,22 @@ fn status_name(status: StatusCode) -> &'static str {
     }
 }
 
+/// One request in work; it is counted out also when its caller goes away.
+struct InWork;
+
+impl InWork {
+    fn begin() -> Self {
+        metrics::gauge!("shardwise_http_in_flight").increment(1.0);
+        Self
+    }
+}
+
+impl Drop for InWork {
+    fn drop(&mut self) {
+        metrics::gauge!("shardwise_http_in_flight").decrement(1.0);
+    }
+}
+
 /// Let a request in when there is room, and answer for it when it takes too long.
 async fn admit(front: &Front, request: Request, next: Next) -> Response {
     // probes are answered even when nothing else is
@@ -137,6 +153,7 @@ async fn admit(front: &Front, request: Request, next: Next) -> Response {
         metrics::counter!("shardwise_http_shed_total").increment(1);
         return Problem::new(Kind::Overloaded, "too many requests are in work").into_response();
     }
+    let _counted = InWork::begin();
     match tokio::time::timeout(front.deadline, next.run(request)).await {
         Ok(response) => response,
         Err(_) => {

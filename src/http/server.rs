@@ -17,7 +17,7 @@ use tokio::sync::watch;
 
 use super::router_with;
 use crate::config::Server;
-use crate::service::{App, Background};
+use crate::service::{App, Background, Predictions};
 use crate::slack::Slack;
 
 /// How long the plans that wait for the database may hold up the end.
@@ -42,13 +42,15 @@ pub async fn serve(
         (Some(address), Some(handle)) => Some((listen(address).await?, handle)),
         _ => None,
     };
+    let predictions = app.predictions();
     let stopping = Arc::new(AtomicBool::new(false));
     let routes = router_with(app, settings, Arc::clone(&stopping), slack);
     let beside = tokio::spawn(background.run());
     let (close, closed) = watch::channel(false);
     let pages_address = pages.as_ref().map(|(listener, _)| listener.local_addr()).transpose()?;
     listening(api.local_addr()?, pages_address);
-    let pages = pages.map(|(listener, handle)| tokio::spawn(serve_metrics(listener, handle, closed.clone())));
+    let pages = pages
+        .map(|(listener, handle)| tokio::spawn(serve_metrics(listener, handle, predictions, closed.clone())));
 
     let served = tokio::spawn(
         axum::serve(api.tap_io(|stream| _ = stream.set_nodelay(true)), routes)
@@ -86,10 +88,18 @@ async fn until(mut closed: watch::Receiver<bool>) {
 }
 
 /// `/metrics` in Prometheus' text form, on its own listener.
-async fn serve_metrics(listener: TcpListener, handle: PrometheusHandle, closed: watch::Receiver<bool>) {
+async fn serve_metrics(
+    listener: TcpListener,
+    handle: PrometheusHandle,
+    predictions: Arc<Predictions>,
+    closed: watch::Receiver<bool>,
+) {
     let text = move || async move {
         handle.run_upkeep();
-        ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], handle.render())
+        (
+            [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")],
+            handle.render() + &predictions.text(),
+        )
     };
     let routes = Router::new().route("/metrics", get(text));
     if let Err(error) = axum::serve(listener, routes).with_graceful_shutdown(until(closed)).await {

@@ -297,9 +297,13 @@ impl Hub {
         metrics::counter!("shardwise_hub_requests_total", "outcome" => outcome).increment(1);
         match got {
             Err(HubError::Unavailable { .. } | HubError::TimedOut | HubError::Truncated) => {
+                metrics::gauge!("shardwise_hub_ready").set(0.0);
                 self.breaker(Breaker::failed);
             }
-            _ => self.breaker(|b, _| b.answered()),
+            _ => {
+                metrics::gauge!("shardwise_hub_ready").set(1.0);
+                self.breaker(|b, _| b.answered());
+            }
         }
     }
 

@@ -11,11 +11,11 @@ use time::OffsetDateTime;
 use super::fits::FitsAnswer;
 use super::from_hub::HubAccess;
 use super::question::{self, PlanAnswer, ResolvedModel};
-use super::{AnswerBytes, Health, ServiceError};
+use super::{AnswerBytes, Health, Predictions, ServiceError};
 use crate::catalogue;
-use crate::ingest::FieldError;
 use crate::ingest::json;
 use crate::ingest::request::{ModelRequest, ModelSource, PlanRequest};
+use crate::ingest::{FieldError, cluster};
 use crate::store::plans::PlanWriter;
 use crate::store::{DEFAULT_REVISION, Guard, Kept, Lookup, Models, Plans, Store};
 
@@ -92,6 +92,8 @@ pub struct App {
     specs: Cache<String, ResolvedModel>,
     /// Answers over the whole catalogue, which does not change while the program runs.
     pub(super) fits: Cache<String, Arc<FitsAnswer>>,
+    /// What was predicted on saved clusters.
+    pub(super) predictions: Arc<Predictions>,
     /// Where models are fetched that are known nowhere else; `None`: nowhere.
     pub(super) hub: Option<HubAccess>,
 }
@@ -143,6 +145,7 @@ impl App {
             generation: AtomicU64::new(0),
             specs: Cache::new(SPECS),
             fits,
+            predictions: Arc::default(),
             hub,
         };
         (Arc::new(app), Background { guard, writer, keep_days: limits.keep_days })
@@ -154,6 +157,12 @@ impl App {
         (self.guard.kind(), self.guard.health())
     }
 
+    /// What was predicted on saved clusters, for the page of metrics.
+    #[must_use]
+    pub fn predictions(&self) -> Arc<Predictions> {
+        Arc::clone(&self.predictions)
+    }
+
     /// Answer a question given as JSON text. The same bytes again are answered from memory.
     ///
     /// # Errors
@@ -161,10 +170,12 @@ impl App {
     pub async fn plan_text(&self, question: &[u8]) -> Result<Rendered, ServiceError> {
         let generation = self.generation.load(Ordering::Acquire);
         if let Some(known) = self.answers.get(question).await.filter(|a| a.generation == generation) {
-            metrics::counter!("shardwise_answer_cache_total", "result" => "hit").increment(1);
+            metrics::counter!("shardwise_cache_lookups_total", "kind" => "answers", "result" => "hit")
+                .increment(1);
             return Ok(Rendered { read: Duration::ZERO, planned: Duration::ZERO, ..known });
         }
-        metrics::counter!("shardwise_answer_cache_total", "result" => "miss").increment(1);
+        metrics::counter!("shardwise_cache_lookups_total", "kind" => "answers", "result" => "miss")
+            .increment(1);
         let started = Instant::now();
         let request = PlanRequest::read_document(&json::read(question)?).map_err(ServiceError::Invalid)?;
         let read = started.elapsed();
@@ -188,12 +199,18 @@ impl App {
     ) -> Result<(PlanAnswer, AnswerBytes, Vec<Notice>), ServiceError> {
         let mut notices = Vec::new();
         let model = self.resolve(&request.model, &mut notices).await?;
+        // a what-if on a model is no deployment of it
+        let saved = cluster::saved_name(&request.cluster).filter(|_| request.model.is_as_published());
+        let saved = saved.map(str::to_owned);
         let request = self.with_saved_cluster(request).await?;
         let started = Instant::now();
         let (answer, json) = question::answer(&request, model)?;
         metrics::histogram!("shardwise_plan_seconds").record(started.elapsed().as_secs_f64());
         let feasible = if answer.plan.feasible { "true" } else { "false" };
         metrics::counter!("shardwise_plans_total", "feasible" => feasible).increment(1);
+        if let Some(saved) = saved {
+            self.predictions.remember(&saved, &answer.plan);
+        }
         if self.plans.keep(&answer.plan_id, json.clone(), unix_seconds()).await == Kept::MemoryOnly {
             notices.push(Notice::PlanNotStored);
         }

@@ -116,6 +116,7 @@ impl App {
         };
         let put = self.guard.put_cluster(&record, expect).await;
         self.generation.fetch_add(1, Ordering::AcqRel);
+        self.predictions.forget(name);
         Ok((put?, view(record, understood)))
     }
 
@@ -146,6 +147,7 @@ impl App {
     pub async fn delete_cluster(&self, name: &str, expect: &Expect) -> Result<(), ServiceError> {
         let deleted = self.guard.delete_cluster(known(name)?, expect).await;
         self.generation.fetch_add(1, Ordering::AcqRel);
+        self.predictions.forget(name);
         if deleted? { Ok(()) } else { Err(no_cluster(name)) }
     }
 

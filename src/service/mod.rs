@@ -19,6 +19,7 @@ pub mod measurements;
 mod models;
 pub mod observations;
 mod parallel;
+mod predictions;
 mod question;
 pub mod questions;
 mod sizings;
@@ -35,6 +36,7 @@ pub use fleet::{batch_offline, size_offline, sweep_offline};
 pub use from_hub::{HubAccess, HubOrigin, Refresh};
 pub use inspect::{Inspected, LayerKindCount, inspect};
 pub use models::{ModelEntry, ModelFacts, ModelPage, ModelView, listed_model};
+pub use predictions::Predictions;
 pub use question::{ClusterAssumption, PlanAnswer, Understood, Versions, parse_cluster, plan_offline};
 
 pub use crate::store::{AnswerBytes, Expect, Health, Put};

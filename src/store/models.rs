@@ -56,10 +56,12 @@ impl Models {
     pub async fn find(&self, id: &str, revision: &str) -> Result<Lookup, StoreError> {
         let key = (id.to_owned(), revision.to_owned());
         if let Some(entry) = self.memory.get(&key).await.filter(|e| self.is_fresh(e)) {
-            metrics::counter!("shardwise_model_cache_total", "result" => "hit").increment(1);
+            metrics::counter!("shardwise_cache_lookups_total", "kind" => "models", "result" => "hit")
+                .increment(1);
             return Ok(Lookup::Known(entry.record));
         }
-        metrics::counter!("shardwise_model_cache_total", "result" => "miss").increment(1);
+        metrics::counter!("shardwise_cache_lookups_total", "kind" => "models", "result" => "miss")
+            .increment(1);
         // callers of one key run this one after another, so all but the first find a fresh entry
         let loaded = self
             .memory

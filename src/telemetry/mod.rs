@@ -56,21 +56,47 @@ pub fn start_metrics() -> Result<PrometheusHandle, TelemetryError> {
     Ok(handle)
 }
 
+/// What a metric is to Prometheus.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+/// Every metric that is recorded, with its help. A test holds this list to the code and to the boards of `deploy/grafana`.
+pub const METRICS: [(Kind, &str, &str); 18] = [
+    (Kind::Counter, "shardwise_http_requests_total", "Requests answered, by route, method and status."),
+    (Kind::Histogram, "shardwise_http_request_seconds", "Time to answer a request, by route."),
+    (Kind::Gauge, "shardwise_http_in_flight", "Requests in work."),
+    (Kind::Counter, "shardwise_http_shed_total", "Requests refused because too many were in work."),
+    (Kind::Counter, "shardwise_plans_total", "Plans computed, by feasibility."),
+    (Kind::Histogram, "shardwise_plan_seconds", "Time to compute a plan."),
+    (
+        Kind::Counter,
+        "shardwise_cache_lookups_total",
+        "Lookups in memory, by kind (answers, models, fits) and result.",
+    ),
+    (Kind::Counter, "shardwise_plans_stored_total", "Plans written to the database."),
+    (Kind::Counter, "shardwise_plans_not_stored_total", "Plans kept in memory only, by reason."),
+    (Kind::Gauge, "shardwise_database_ready", "1 while the database answers."),
+    (Kind::Counter, "shardwise_database_failures_total", "Calls that found the database away."),
+    (Kind::Counter, "shardwise_hub_requests_total", "Requests to the hub, by outcome."),
+    (Kind::Gauge, "shardwise_hub_ready", "1 when the hub answered the last request, whatever it said."),
+    (Kind::Counter, "shardwise_slack_requests_total", "Requests from Slack, by kind and result."),
+    (Kind::Counter, "shardwise_slack_posts_total", "Answers posted to Slack later, by result."),
+    (Kind::Gauge, "shardwise_predicted_kv_tokens", "KV tokens of a model's best layout on a saved cluster."),
+    (Kind::Gauge, "shardwise_predicted_sequences", "Whole sequences of the asked context in that layout."),
+    (Kind::Gauge, "shardwise_replication_factor", "How many ranks hold the same KV bytes in that layout."),
+];
+
 fn describe() {
     use metrics::{describe_counter, describe_gauge, describe_histogram};
-    describe_counter!("shardwise_http_requests_total", "Requests answered, by route, method and status.");
-    describe_histogram!("shardwise_http_request_seconds", "Time to answer a request, by route.");
-    describe_gauge!("shardwise_http_in_flight", "Requests in work.");
-    describe_counter!("shardwise_http_shed_total", "Requests refused because too many were in work.");
-    describe_counter!("shardwise_plans_total", "Plans computed, by feasibility.");
-    describe_histogram!("shardwise_plan_seconds", "Time to compute a plan.");
-    describe_counter!("shardwise_answer_cache_total", "Questions that came again byte for byte, by result.");
-    describe_counter!("shardwise_model_cache_total", "Lookups of stored models, by result.");
-    describe_counter!("shardwise_plans_stored_total", "Plans written to the database.");
-    describe_counter!("shardwise_plans_not_stored_total", "Plans kept in memory only, by reason.");
-    describe_counter!("shardwise_hub_requests_total", "Requests to the hub, by outcome.");
-    describe_counter!("shardwise_slack_requests_total", "Requests from Slack, by kind and result.");
-    describe_counter!("shardwise_slack_posts_total", "Answers posted to Slack later, by result.");
-    describe_gauge!("shardwise_database_ready", "1 while the database answers.");
-    describe_counter!("shardwise_database_failures_total", "Calls that found the database away.");
+    for (kind, name, help) in METRICS {
+        match kind {
+            Kind::Counter => describe_counter!(name, help),
+            Kind::Gauge => describe_gauge!(name, help),
+            Kind::Histogram => describe_histogram!(name, help),
+        }
+    }
 }

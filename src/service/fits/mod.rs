@@ -149,8 +149,11 @@ impl App {
         request.cluster = self.with_saved(&request.cluster).await?.into_owned();
         let key = format!("{request:?}");
         if let Some(known) = self.fits.get(&key).await {
+            metrics::counter!("shardwise_cache_lookups_total", "kind" => "fits", "result" => "hit")
+                .increment(1);
             return Ok(known);
         }
+        metrics::counter!("shardwise_cache_lookups_total", "kind" => "fits", "result" => "miss").increment(1);
         let fits = apart(move || fits(&request)).await??;
         let json = serde_json::to_vec(&fits).map_err(|error| ServiceError::Internal(error.to_string()))?;
         let answer = Arc::new(FitsAnswer { fits, json: json.into() });
