@@ -48,6 +48,8 @@ fn collectives_are_near_the_measured_points() {
         WireKind::Nvlink3,
         WireKind::Nvlink4,
         WireKind::Nvlink5,
+        WireKind::Bridge3,
+        WireKind::Bridge4,
         WireKind::Pcie4,
         WireKind::Pcie5,
         WireKind::Ethernet,

@@ -154,6 +154,7 @@ fn timed_on(model: &ModelSpec, tp: u64, machine: &Machine, change: impl Fn(&mut 
             eager: false,
             draft_tokens: 0.0,
             chunk_tokens: 8192.0,
+            poll_steps: 1.0,
         },
         load: Load {
             running: 16.0,

@@ -243,6 +243,15 @@ pub struct MemorySummary {
     pub gpu_bytes: u64,
     /// What the engine may use of it; on the binding stage, where the stages have different free memory.
     pub budget_bytes: u64,
+    /// The smallest value of the engine's knob (`gpu_memory_utilization`, `mem_fraction_static`,
+    /// `free_gpu_memory_fraction`) with which it starts: every stage then holds one request of `max_model_len`. Left
+    /// out when no value up to 1 is enough, or the cache was given in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub smallest_utilization: Option<f64>,
+    /// The largest value that leaves room for what lives outside the budget: context, communicators, and the graphs of
+    /// releases that do not count them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub largest_safe_utilization: Option<f64>,
     /// The stage that holds the fewest blocks.
     pub binding_stage: u64,
     /// Layers of each stage where they follow the free memory and not the engine's own split: start it with these.
@@ -270,6 +279,9 @@ pub struct StageMemory {
     pub cuda_graph_bytes: u64,
     /// A pool of recurrent states kept apart from the cache (0 where the engine keeps them in cache pages).
     pub state_bytes: u64,
+    /// Recurrent states of one sequence on this GPU, wherever the engine keeps them; left out where the stage has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state_bytes_per_sequence: Option<u64>,
     /// What is left for the cache. Engines that keep states in cache pages keep them here.
     pub kv_bytes: u64,
     /// Of those, first copies.

@@ -43,6 +43,8 @@ fn layout(tp: u64, pp: u64, dp: u64, attention_dp: u64, ep: u64, dcp: u64, holds
         memory: MemorySummary {
             gpu_bytes: 1,
             budget_bytes: 1,
+            smallest_utilization: None,
+            largest_safe_utilization: None,
             binding_stage: 0,
             layer_partition: None,
             stages: Vec::new(),

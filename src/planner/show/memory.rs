@@ -18,14 +18,33 @@ pub(super) fn shown(ground: &Ground<'_>, replica: &Replica) -> MemorySummary {
         Some(_) => stages.iter().map(all).max().unwrap_or(0),
         None => replica.budget.of(replica.capacity.binding_stage).get(),
     };
+    let (smallest_utilization, largest_safe_utilization) = knobs(ground, replica);
     MemorySummary {
         gpu_bytes: ground.gpu.memory_bytes.get(),
         budget_bytes,
+        smallest_utilization,
+        largest_safe_utilization,
         binding_stage: replica.capacity.binding_stage as u64,
         layer_partition: replica.layer_partition.clone(),
         stages,
         sources: sources(replica),
     }
+}
+
+/// The smallest and the largest safe value of the engine's knob; none where the cache was given in bytes.
+fn knobs(ground: &Ground<'_>, replica: &Replica) -> (Option<f64>, Option<f64>) {
+    if ground.settings.kv_cache_memory_bytes.is_some() {
+        return (None, None);
+    }
+    let used: Vec<Bytes> = replica
+        .weights
+        .iter()
+        .zip(&replica.budget.stages)
+        .map(|(weights, items)| weights.bytes + items.total())
+        .collect();
+    let needed = replica.cache.bytes_for(ground.settings.max_model_len);
+    let smallest = replica.budget.smallest_utilization(&used, &needed);
+    (smallest, Some(replica.budget.largest_safe_utilization(ground.gpu.memory_bytes)))
 }
 
 fn stage(replica: &Replica, i: usize) -> Option<StageMemory> {
@@ -45,6 +64,12 @@ fn stage(replica: &Replica, i: usize) -> Option<StageMemory> {
         runtime_bytes: (items.runtime.bytes + items.buffers.bytes).get(),
         cuda_graph_bytes: items.cuda_graph.bytes.get(),
         state_bytes: 0,
+        state_bytes_per_sequence: replica
+            .cache
+            .state_bytes
+            .get(i)
+            .map(|bytes| bytes.get())
+            .filter(|bytes| *bytes > 0),
         kv_bytes: kv.get(),
         kv_distinct_bytes: (kv - copied).get(),
         kv_copied_bytes: copied.get(),

@@ -94,6 +94,9 @@ fn try_predict(row: &MemoryRow, finders: &Finders<'_>) -> Result<Prediction, Str
     let model =
         (finders.model)(row, stored_as(row)).ok_or_else(|| format!("no model {}", row.model_name()))?;
     let gpu = gpu(row, finders)?;
+    if exceeds_its_share(row, &gpu) {
+        return Err("the printed weights and cache exceed the printed share of this GPU: it was another one".to_owned());
+    }
     let shape = shape(row);
     let settings = match rules.resolve(&settings(row), &model, &gpu) {
         Ok(settings) => settings,
@@ -106,6 +109,16 @@ fn try_predict(row: &MemoryRow, finders: &Finders<'_>) -> Result<Prediction, Str
         return Ok(fails("a stage would have no layers".to_owned()));
     };
     Ok(start(rules, &model, &shape, &gpu, &settings, &stages))
+}
+
+/// What vLLM printed cannot be of this GPU: weights and cache are parts of `utilisation x total`.
+fn exceeds_its_share(row: &MemoryRow, gpu: &Gpu) -> bool {
+    match (row.mem_util, row.weights_gib_per_gpu, row.available_kv_gib) {
+        (Some(share), Some(weights), Some(cache)) if row.engine == "vllm" && !row.failed() => {
+            weights + cache > share * gpu.memory_bytes.gib()
+        }
+        _ => false,
+    }
 }
 
 fn fails(reason: String) -> Prediction {

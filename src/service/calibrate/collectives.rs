@@ -96,7 +96,9 @@ const ASSUMED: &[Algorithm] = &[
     assumed(WireKind::Pcie4, Operation::SendReceive, Kernel::Library, Traffic::Send, (8.0, 0.0, 0.7)),
     assumed(WireKind::Pcie5, Operation::SendReceive, Kernel::Library, Traffic::Send, (8.0, 0.0, 0.7)),
     assumed(WireKind::Nvlink5, Operation::SendReceive, Kernel::Library, Traffic::Send, (8.0, 0.0, 0.7)),
-    assumed(WireKind::Bridge, Operation::AllToAll, Kernel::Library, Traffic::Gather, (10.0, 2.0, 0.6)),
+    assumed(WireKind::Bridge3, Operation::AllToAll, Kernel::Library, Traffic::Gather, (10.0, 2.0, 0.6)),
+    assumed(WireKind::Bridge4, Operation::AllToAll, Kernel::Library, Traffic::Gather, (10.0, 2.0, 0.6)),
+    assumed(WireKind::Bridge4, Operation::SendReceive, Kernel::Library, Traffic::Send, (8.0, 0.0, 0.7)),
 ];
 
 /// Fit every group of points; groups without a series take the assumed figures.

@@ -1,6 +1,6 @@
 //! Intervals from the errors of held-out measurements.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::collectives::significant;
 use crate::planner::latency::calibrated::range::{Band, Bands, Measured, Ranges};
@@ -25,21 +25,25 @@ pub fn learn(rows: &[&Observation], held_out: &[(f64, f64)], unseen: &[(f64, f64
             .collect();
         Bands { seen, unseen: wider }
     };
-    let mut measured: BTreeMap<(&str, &str, bool), u64> = BTreeMap::new();
+    let mut measured: BTreeMap<(&str, &str, bool), (u64, BTreeSet<&str>)> = BTreeMap::new();
     for row in rows {
         let (engine, generation) = row.pair();
-        *measured.entry((engine.name(), generation.name(), row.has_experts)).or_default() += 1;
+        let (count, sources) =
+            measured.entry((engine.name(), generation.name(), row.has_experts)).or_default();
+        *count += 1;
+        sources.insert(&row.unit);
     }
     Ranges {
         tpot: bands(|p| p.0, |o| o.tpot_ms),
         ttft: bands(|p| p.1, |o| o.ttft_ms),
         measured: measured
             .into_iter()
-            .map(|((engine, generation, experts), rows)| Measured {
+            .map(|((engine, generation, experts), (rows, sources))| Measured {
                 engine: engine.to_owned(),
                 generation: generation.to_owned(),
                 experts,
                 rows,
+                sources: sources.len() as u64,
             })
             .collect(),
     }

@@ -10,7 +10,7 @@ const TTFT_WEIGHT: f64 = 0.5;
 /// Residuals of the logarithm beyond this count linearly.
 const SCALE: f64 = 0.12;
 /// Weight of a prior's residual, chosen by the error on held-out sources.
-const PRIOR_WEIGHT: f64 = 2.5;
+const PRIOR_WEIGHT: f64 = 5.0;
 /// Parts that sources are dealt into, each held out once.
 pub const FOLDS: usize = 10;
 

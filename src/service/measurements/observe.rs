@@ -165,20 +165,26 @@ pub fn observe(row: &Row, families: &mut Families) -> Observed {
     if tpot_ms.is_none() && ttft_ms.is_none() {
         return Err("neither TPOT nor TTFT");
     }
+    if contradicts_itself(row, output_tokens, concurrency) {
+        return Err("its request rate and its times do not make its requests in flight");
+    }
     let shape = sizes.shape;
     let work = RankWork::of(model, &shape);
     let kind = EngineKind::of(&row.engine);
+    let machine = Machine::of(gpu);
     let engine = Engine {
         kind,
         released: release(row, kind),
         eager: false,
         draft_tokens: if row.spec_decode.as_deref().is_none_or(|s| s == "none") { 0.0 } else { 2.0 },
         chunk_tokens: 8192.0,
+        poll_steps: poll_steps(row, kind, &machine, concurrency),
     };
-    let machine = Machine::of(gpu);
     let groups = shape.attention_dp.max(1) as f64;
     let kv_element_bytes = kv_bytes(row, kind, machine.generation, work.format);
-    let length = input_tokens + output_tokens * 0.6;
+    // TensorRT-LLM admits a request with room for its whole output, others with what they have come to
+    let grown = if kind == EngineKind::TensorRtLlm { 1.0 } else { 0.6 };
+    let length = input_tokens + output_tokens * grown;
     let fits = sequences_that_fit(gpu, &work, kv_element_bytes, length, kind);
     let asked = (concurrency / (sizes.instances * groups)).max(1.0);
     let running = asked.min(fits.max(1.0));
@@ -298,8 +304,10 @@ fn whole(n: f64) -> u64 {
 fn lengths(row: &Row) -> Option<(f64, f64, bool)> {
     let input = row.input_len_tokens.filter(|n| *n >= 1.0)?;
     let output = row.output_len_tokens.filter(|n| *n >= 1.0).unwrap_or(1.0);
-    let random = row.length_note.as_deref().is_some_and(|note| note.contains("80..100%"));
-    let factor = if random { 0.9 } else { 1.0 };
+    let says = |text| row.length_note.as_deref().is_some_and(|note| note.contains(text));
+    let shortened = says("80..100%");
+    let random = shortened || says("+-");
+    let factor = if shortened { 0.9 } else { 1.0 };
     Some((input * factor, output * factor, random))
 }
 
@@ -312,6 +320,31 @@ fn arrival(row: &Row, random: bool) -> Result<Arrival, &'static str> {
         Some("max_load" | "mlperf_offline") => Err("maximum load: requests in flight not stated"),
         Some("mlperf_server" | "mlperf_interactive") => Err("arrival rate: requests in flight not stated"),
         Some(_) => Err("load kind not known"),
+    }
+}
+
+/// Little's law on a row's own figures: in a closed loop, requests/s times the time of a request are the requests in
+/// flight. A client that gets tokens in bundles, or whose load was not the stated one, misses it by more than a factor
+/// of two; its TPOT is then none.
+fn contradicts_itself(row: &Row, output_tokens: f64, concurrency: f64) -> bool {
+    let is_loop = row.load_kind.as_deref() == Some("concurrency") && row.disaggregated != Some(true);
+    let ttft_ms = row.ttft_ms_mean.or(row.ttft_ms_median);
+    let tpot_ms = row.tpot_ms_mean.or(row.tpot_ms_median);
+    let (Some(rate), Some(ttft_ms), Some(tpot_ms)) = (row.request_per_s, ttft_ms, tpot_ms) else {
+        return false;
+    };
+    let in_flight = rate * (ttft_ms + (output_tokens - 1.0).max(0.0) * tpot_ms) / 1e3;
+    is_loop && rate > 0.0 && !(0.5..=2.0).contains(&(in_flight / concurrency))
+}
+
+/// Steps between two looks for new requests. InferenceX's SGLang recipes on Blackwell set `--scheduler-recv-interval` to
+/// 10, and to 30 from 16 clients on (its `benchmarks/*_b200_*.sh`); everybody else leaves it at 1.
+fn poll_steps(row: &Row, kind: EngineKind, machine: &Machine, concurrency: f64) -> f64 {
+    let is_recipe = row.source_family.as_deref() == Some("InferenceX") && row.disaggregated != Some(true);
+    match (kind, machine.generation) {
+        (EngineKind::Sglang, Generation::Blackwell) if is_recipe && concurrency >= 16.0 => 30.0,
+        (EngineKind::Sglang, Generation::Blackwell) if is_recipe => 10.0,
+        _ => 1.0,
     }
 }
 
@@ -359,7 +392,8 @@ fn kv_bytes(row: &Row, kind: EngineKind, generation: Generation, format: Format)
 fn sequences_that_fit(gpu: &Gpu, work: &RankWork, kv: f64, length: f64, kind: EngineKind) -> f64 {
     let memory = gpu.memory_bytes.as_f64();
     let weights = work.dense_bytes + work.experts.as_ref().map_or(0.0, |e| e.bytes);
-    let room = (0.92 * memory - weights - 2e9).max(0.02 * memory);
+    // where weights leave little, recipes raise the share until at least half of the rest is cache
+    let room = (0.92 * memory - weights - 2e9).max(0.5 * (memory - weights)).max(0.02 * memory);
     let bytes = work.elements_held(length) * if kv < 1.5 { 1.0 } else { 2.0 } + work.state_bytes;
     let slots = match kind {
         EngineKind::Vllm if memory < 75e9 || gpu.architecture.starts_with("Ampere") => 256.0,

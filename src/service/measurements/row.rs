@@ -43,6 +43,7 @@ pub struct Row {
     pub spec_decode: Option<String>,
     pub load_kind: Option<String>,
     pub concurrency: Option<f64>,
+    pub request_per_s: Option<f64>,
     pub batch_size: Option<f64>,
     pub input_len_tokens: Option<f64>,
     pub output_len_tokens: Option<f64>,

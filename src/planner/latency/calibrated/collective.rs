@@ -25,8 +25,11 @@ pub enum WireKind {
     Nvlink3,
     Nvlink4,
     Nvlink5,
-    /// Bridge pairs.
-    Bridge,
+    /// Bridge pairs, NVLink of the third generation and before.
+    Bridge3,
+    /// Bridge pairs, NVLink of the fourth generation and after. Files before the split say `bridge`.
+    #[serde(alias = "bridge")]
+    Bridge4,
     /// PCIe, fourth generation and before.
     Pcie4,
     Pcie5,
@@ -338,7 +341,10 @@ impl WireKind {
     pub fn of(link: &Link) -> Self {
         let key = link.key.as_str();
         if link.scope == LinkScope::Pair || key.contains("bridge") {
-            return Self::Bridge;
+            return match key.chars().find(char::is_ascii_digit) {
+                Some('4'..='9') => Self::Bridge4,
+                _ => Self::Bridge3,
+            };
         }
         if key.contains("infinity") || key.contains("xgmi") {
             return Self::Xgmi;
@@ -364,6 +370,6 @@ impl WireKind {
     /// True when the engine's own all-reduce kernels run on it.
     #[must_use]
     pub const fn has_engine_kernels(self) -> bool {
-        matches!(self, Self::Nvlink3 | Self::Nvlink4 | Self::Nvlink5 | Self::Bridge | Self::Xgmi)
+        matches!(self, Self::Nvlink3 | Self::Nvlink4 | Self::Nvlink5 | Self::Bridge3 | Self::Bridge4 | Self::Xgmi)
     }
 }

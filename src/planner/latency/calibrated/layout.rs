@@ -235,6 +235,7 @@ fn engine_of(settings: &ResolvedSettings, asked: &str) -> Engine {
         eager: settings.enforce_eager,
         draft_tokens: settings.num_speculative_tokens as f64,
         chunk_tokens: settings.max_num_batched_tokens as f64,
+        poll_steps: 1.0,
     }
 }
 

@@ -16,7 +16,7 @@ pub mod work;
 use collective::Algorithms;
 use parameters::{Parameter as P, Values};
 use range::Ranges;
-use setting::{Arrival, EngineKind, Generation, Question, Statistic};
+use setting::{Arrival, EngineKind, Question, Statistic};
 use step::{Paths, Steady};
 
 use super::StepCost;
@@ -51,12 +51,11 @@ pub struct Times {
 ///
 /// Prompts and decode share the ranks. In a closed loop of `n` requests each request sees the prompts of
 /// the `n - 1` others once: those that it queues behind make its first token late, the rest stretch its
-/// decode.
+/// decode. How many it queues behind is [`Waits`].
 ///
 /// ```text
-/// queue = phi * (n - 1) / 2 * prompt                    phi: share of the clients that come together
-/// TPOT  = step / tokens per step + ((n - 1) * prompt - queue) / output tokens
-/// TTFT  = handling + prompt + queue + steps in progress (+ wait for a slot)
+/// TPOT  = step / tokens per step + ((n - 1) - mean wait) * prompt / output tokens
+/// TTFT  = handling + prompt + wait * prompt + steps in progress (+ wait for a slot)
 /// ```
 #[must_use]
 pub fn estimate(q: &Question<'_>, calibration: &Calibration) -> Times {
@@ -83,8 +82,7 @@ fn times(q: &Question<'_>, v: &Values, steady: &Steady, paths: &Paths) -> Times 
     let marginal = packed.total_s().min(alone) / q.stages.max(1.0);
     let others = (running - 1.0).max(0.0);
     let prompts = others * marginal;
-    let phi = together(q, v, prompts / (prompts + output * step_s).max(f64::MIN_POSITIVE));
-    let queue = phi * others / 2.0 * marginal;
+    let waits = Waits::of(q, v, others, prompts / (prompts + output * step_s).max(f64::MIN_POSITIVE));
     let speculative = if q.engine.draft_tokens > 0.0 { v.get(P::Acceptance) } else { 1.0 };
     let alone_decodes = load.disaggregated || load.arrival == Arrival::StaticBatch;
     let interference_s = if alone_decodes {
@@ -93,10 +91,10 @@ fn times(q: &Question<'_>, v: &Values, steady: &Steady, paths: &Paths) -> Times 
         // a step carries at most a chunk of prompts; SGLang runs several chunks before it decodes again
         let chunks = if q.engine.kind == EngineKind::Sglang { 3.0 } else { 1.0 };
         let most = marginal * (chunk / input) * chunks;
-        v.get(P::Interference) * ((others * marginal - queue).max(0.0) / output).min(most)
+        v.get(P::Interference) * (marginal * (others - waits.mean).max(0.0) / output).min(most)
     };
     let tpot_s = step_s / speculative + interference_s;
-    let ttft_s = first_token(q, v, alone, queue, step_s, tpot_s);
+    let ttft_s = first_token(q, v, alone, waits.of_statistic(load) * marginal, step_s, tpot_s);
     Times { tpot_s, ttft_s, decode, interference_s, prompt }
 }
 
@@ -114,21 +112,51 @@ fn bounded(load: setting::Load) -> setting::Load {
     }
 }
 
-/// Share of the clients whose prompts queue together. `crowding` is the share of prompts in the work of a cycle: the
-/// more of it, the more clients are found waiting at once.
-fn together(q: &Question<'_>, v: &Values, crowding: f64) -> f64 {
-    let sglang = q.engine.kind == EngineKind::Sglang;
-    let alone = match q.load.arrival {
-        Arrival::AllAtOnce => return v.get(P::BurstAll).min(1.0),
-        Arrival::StaticBatch => return 0.0,
-        Arrival::ClosedLoop => v.get(P::Burst),
-        Arrival::ClosedLoopFixed => {
-            v.get(P::BurstFixed) * if sglang { v.get(P::BurstFixedSglang) } else { 1.0 }
+/// Prompts of other requests that a request queues behind.
+///
+/// ```text
+/// most   = (n - 1) / 2                         all come at once, in the mean
+/// steady = k most / (k + most)                 k = steady_queue load^2 / (1 - load), load: share of prompts in a cycle
+/// mean   = phi most + (1 - phi) steady         phi: share of the clients that come together
+/// median = steady                              a start of all clients at once does not move it
+/// ```
+/// With equal lengths requests that started together come back together: `k` is then the prompts of a clump.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Waits {
+    mean: f64,
+    median: f64,
+}
+
+impl Waits {
+    fn of(q: &Question<'_>, v: &Values, others: f64, load: f64) -> Self {
+        let sglang = q.engine.kind == EngineKind::Sglang;
+        let most = others / 2.0;
+        let saturating = |k: f64| k * most / (k + most).max(f64::MIN_POSITIVE);
+        let (together, steady) = match q.load.arrival {
+            Arrival::StaticBatch => return Self { mean: 0.0, median: 0.0 },
+            Arrival::AllAtOnce => (v.get(P::BurstAll), 0.0),
+            Arrival::ClosedLoop => {
+                let k = v.get(P::SteadyQueue) * load.powi(2) / (1.0 - load).max(1e-9);
+                (v.get(P::Burst), saturating(k))
+            }
+            Arrival::ClosedLoopFixed if sglang => (v.get(P::BurstFixedSglang), 0.0),
+            Arrival::ClosedLoopFixed => {
+                let trt = q.engine.kind == EngineKind::TensorRtLlm;
+                let k = v.get(P::Clump) * if trt { v.get(P::ClumpTrt) } else { 1.0 };
+                (v.get(P::BurstFixed), saturating(k))
+            }
+        };
+        let together = together.min(1.0);
+        let mean = together * most + (1.0 - together) * steady;
+        Self { mean, median: if q.load.arrival == Arrival::ClosedLoop { steady } else { mean } }
+    }
+
+    fn of_statistic(&self, load: &setting::Load) -> f64 {
+        match load.statistic {
+            Statistic::Mean => self.mean,
+            Statistic::Median => self.median,
         }
     }
-    .min(1.0);
-    let crowd = v.get(if sglang { P::CrowdSglang } else { P::Crowd }).min(1.0);
-    alone + (1.0 - alone) * crowd * crowding
 }
 
 fn first_token(q: &Question<'_>, v: &Values, alone: f64, queue: f64, step_s: f64, tpot_s: f64) -> f64 {
@@ -142,21 +170,27 @@ fn first_token(q: &Question<'_>, v: &Values, alone: f64, queue: f64, step_s: f64
         EngineKind::TensorRtLlm => v.get(P::FirstTrt),
         EngineKind::Other => 1.0,
     };
+    let base = v.get(P::FirstToken) * engine + v.get(P::PromptToken) * load.input_tokens;
     let running = load.running.max(1.0);
-    let is_median = load.statistic == Statistic::Median;
-    let queue =
-        if is_median && load.arrival != Arrival::AllAtOnce { queue * v.get(P::BurstMedian) } else { queue };
-    let cold = if is_median { 0.0 } else { v.get(P::ColdStart) };
-    let polls_rarely = q.engine.kind == EngineKind::Sglang && q.machine.generation == Generation::Blackwell;
-    let steps = v.get(P::FirstSteps) * if polls_rarely { v.get(P::FirstStepsSglangBlackwell) } else { 1.0 };
-    let groups = if q.attention_groups > 1.0 { v.get(P::FirstGroups) } else { 1.0 };
-    let in_progress = steps * step_s * (1.0 - 1.0 / running);
-    let half = if load.arrival == Arrival::AllAtOnce { 0.5 } else { 1.0 };
+    let all_at_once = load.arrival == Arrival::AllAtOnce;
+    let cold = match (load.statistic, q.engine.kind) {
+        (Statistic::Median, _) => 0.0,
+        (Statistic::Mean, EngineKind::Sglang) => v.get(P::ColdStart) * v.get(P::ColdSglang),
+        (Statistic::Mean, _) => v.get(P::ColdStart),
+    };
+    let groups = match q.engine.kind {
+        _ if q.attention_groups <= 1.0 => 0.0,
+        EngineKind::TensorRtLlm => v.get(P::FirstGroupStepsTrt),
+        _ => v.get(P::FirstGroupSteps),
+    };
+    let polls = v.get(P::PollShare) * (q.engine.poll_steps - 1.0).max(0.0);
+    let in_progress = (v.get(P::FirstSteps) + polls + groups) * step_s * (1.0 - 1.0 / running);
+    let half = if all_at_once { 0.5 } else { 1.0 };
     let slot = v.get(P::SlotWait) * half * (load.waiting.max(0.0) / running) * load.output_tokens * tpot_s;
-    let handling = if load.arrival == Arrival::AllAtOnce {
+    let handling = if all_at_once {
         v.get(P::RequestBurst) / 2.0 * running * q.attention_groups.max(1.0)
     } else {
         0.0
     };
-    handling + groups * (v.get(P::FirstToken) * engine + alone + queue) + in_progress + cold + slot
+    handling + base + alone + queue + in_progress + cold + slot
 }

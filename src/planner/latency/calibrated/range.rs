@@ -29,6 +29,13 @@ pub struct Measured {
     /// With routed experts.
     pub experts: bool,
     pub rows: u64,
+    /// Sources that these rows come from. Files without it count as before: enough.
+    #[serde(default = "enough_sources")]
+    pub sources: u64,
+}
+
+const fn enough_sources() -> u64 {
+    ENOUGH_SOURCES
 }
 
 /// All bands, and what was measured.
@@ -41,6 +48,9 @@ pub struct Ranges {
 
 /// Fewest rows of a pair that make it count as measured.
 const ENOUGH_ROWS: u64 = 10;
+
+/// Fewest sources: with a single one, holding it out leaves nothing of the pair, as if it had never been measured.
+const ENOUGH_SOURCES: u64 = 2;
 
 /// Where nothing was learnt: a factor of two both ways.
 const UNLEARNT: Band = Band { low: 0.5, high: 2.0 };
@@ -92,7 +102,7 @@ impl Ranges {
         Range { basis, tpot: pick(&self.tpot), ttft: pick(&self.ttft) }
     }
 
-    /// True when enough rows of the engine on this generation, with or without experts, were measured.
+    /// True when enough rows, of more than one source, of the engine on this generation, with or without experts, were measured.
     #[must_use]
     pub fn is_measured(&self, engine: EngineKind, generation: Generation, experts: bool) -> bool {
         self.measured.iter().any(|m| {
@@ -100,6 +110,7 @@ impl Ranges {
                 && m.generation == generation.name()
                 && m.experts == experts
                 && m.rows >= ENOUGH_ROWS
+                && m.sources >= ENOUGH_SOURCES
         })
     }
 }

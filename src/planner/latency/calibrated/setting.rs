@@ -134,6 +134,8 @@ pub struct Engine {
     pub draft_tokens: f64,
     /// Most new tokens in one pass.
     pub chunk_tokens: f64,
+    /// Steps between two looks for new requests: SGLang's `scheduler_recv_interval`, 1 by default and in other engines.
+    pub poll_steps: f64,
 }
 
 /// How requests come, as load generators differ in it.

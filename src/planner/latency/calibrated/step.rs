@@ -174,6 +174,10 @@ fn fixed_cost_factor(work: &RankWork, generation: Generation, engine: &Engine, v
         * when(generation == Generation::Amd, of(P::CostAmd))
         * when(work.format == Format::Mxfp4 && !blackwell, of(P::CostMxfp4))
         * when(work.format == Format::Mxfp4 && blackwell, of(P::CostMxfp4Blackwell))
+        * when(
+            work.format == Format::Mxfp4 && !blackwell && engine.kind == EngineKind::TensorRtLlm,
+            of(P::CostTrtMxfp4),
+        )
         * when(engine.eager, of(P::CostEager))
 }
 
@@ -205,7 +209,12 @@ fn dense(work: &RankWork, rates: &Rates, tokens: f64, chunk: Option<f64>, v: &Va
 /// Expert products of a rank for `tokens` tokens of the whole instance.
 fn experts(work: &ExpertWork, rates: &Rates, tokens: f64, chunk: Option<f64>, v: &Values) -> (f64, f64) {
     let chosen = (work.per_token / work.routed.max(1.0)).min(1.0);
-    let touched = (1.0 - (1.0 - chosen).powf(tokens.max(1.0) * v.get(P::ExpertSpread))).max(chosen);
+    let routings = v.get(P::ExpertSpread) * tokens.max(1.0).powf(v.get(P::ExpertPower));
+    let touched = (1.0 - (1.0 - chosen).powf(routings)).max(chosen);
+    // the fullest of n ranks decides: a mean of m experts is exceeded by sqrt(2 m ln n)
+    let held = (work.routed / work.dealt).max(1.0);
+    let excess = v.get(P::ExpertImbalance) * (2.0 * touched * work.dealt.max(1.0).ln() / held).sqrt();
+    let touched = (touched + excess).min(1.0);
     let grain = work.slice_bytes / (work.slice_bytes + v.get(P::ExpertGrain));
     let read = work.bytes * touched / (rates.experts * grain).max(1.0);
     let knee = 1.0 + v.get(P::KneeExpertWidth) / work.width.max(1.0);
@@ -341,7 +350,11 @@ fn passes(
 
 /// The least time of a prompt: every pass launches its kernels one by one.
 pub(super) fn launches(work: &RankWork, steady: &Steady, v: &Values, tokens: f64, chunk: f64) -> f64 {
-    (tokens / chunk).ceil().max(1.0) * work.layers * v.get(P::PromptLaunch) * steady.rates.cost
+    let routing = work.experts.as_ref().map_or(0.0, |e| e.layers);
+    let one = work.layers * v.get(P::PromptLaunch)
+        + routing * v.get(P::PromptExpert)
+        + work.latent_layers * v.get(P::PromptLatent);
+    (tokens / chunk).ceil().max(1.0) * one * steady.rates.cost
 }
 
 /// One full chunk behind the context of the load.
