@@ -70,7 +70,7 @@ fn widths(request: &BatchRequest, places: &[usize], known: &LookedUp) -> Vec<Wid
         let Some(Ok(published)) = known.models.get(&key).map(AsRef::as_ref) else { continue };
         let Ok(request) = &item.request else { continue };
         if request.model.weights.is_none() && request.model.weights_bytes.is_none() {
-            let bytes = published.read.spec.weights_bytes().get();
+            let bytes = published.spec.weights_bytes().get();
             let narrow = |weights: &'static str| {
                 (weights, ModelRequest { weights: Some(weights.to_owned()), ..request.model.clone() })
             };
@@ -81,7 +81,7 @@ fn widths(request: &BatchRequest, places: &[usize], known: &LookedUp) -> Vec<Wid
 }
 
 fn is_narrower(model: &ResolvedModel, published: u64) -> bool {
-    model.read.spec.weights_bytes().get() < published
+    model.spec.weights_bytes().get() < published
 }
 
 /// A model from the catalogue or from the question itself.
