@@ -108,14 +108,4 @@ export function shell(world) {
     await page.keyboard.press("Enter");
     await page.waitForFunction(() => document.activeElement.tagName === "H1");
   });
-
-  for (const width of [390, 320]) {
-    clean(`nothing is wider than ${width} px`, world, { viewport: { width, height: 800 } }, async (page) => {
-      for (const screen of world.screens) {
-        await show(page, world.origin, screen);
-        const over = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
-        assert.ok(over <= 1, `${screen} is ${over} px too wide`);
-      }
-    });
-  }
 }
