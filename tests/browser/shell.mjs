@@ -59,6 +59,14 @@ export function shell(world) {
     await settled(page, "ask");
   });
 
+  clean("faults of many questions at once stand beside the field too", world, {}, async (page) => {
+    for (const screen of ["fleet", "whatif"]) {
+      await page.goto(`${world.origin}/?screen=${screen}&cluster=8+H100&users=0`);
+      await page.waitForFunction(() => document.querySelector("[aria-invalid]") && document.querySelector(".faults").innerText.trim());
+      assert.equal(await page.getByLabel("Users at once").getAttribute("aria-invalid"), "true", screen);
+    }
+  });
+
   clean("an unknown model is told with what there is", world, { refusals: true }, async (page) => {
     await page.goto(`${world.origin}/?model=no-such-model-71b&cluster=8+H100`);
     await page.waitForFunction(() => document.querySelector(".faults")?.innerText.trim().length > 10);

@@ -4,6 +4,7 @@
  * Each cell is a plan of its own and leads to it. The shade is by sequences on a GPU; every other meaning has a symbol too.
  */
 
+import { Problem } from "../api.js";
 import { fill, fresh, h } from "../dom.js";
 import * as format from "../format.js";
 import { fold, mark } from "../parts.js";
@@ -55,6 +56,9 @@ export function render(root, context) {
     const { model: _model, cluster: _cluster, ...rest } = context.request();
     question = { models: asked, clusters: saved.map((name) => ({ saved: name })), ...rest };
     const batch = await context.call("POST", "/v1/batches", question);
+    const [first] = batch.items;
+    // what is wrong with every pair is wrong with the question at the side
+    if (batch.answered === 0 && batch.items.every((item) => item.problem?.detail === first.problem?.detail)) throw new Problem({ status: first.status, ...first.problem });
     reading.textContent = `Of ${batch.answered} pairs ${batch.feasible} fit${batch.feasible < batch.answered ? "; the others say what is missing, and lead to the reasons" : ""}. Each cell has the whole cluster to itself: whole sequences of ${format.context(Number(context.state.context)) ?? context.state.context} tokens.`;
     fill(matrix, tableOf(batch, asked, saved, context));
     fill(key, keyOf());
