@@ -15,7 +15,7 @@ const binary = process.argv[2] ?? "target/debug/shardwise";
 const only = process.env.ONLY?.split(",");
 /** Every screen by its id, in the order of the tabs, and the sliders whose redraw is timed. */
 const world = {
-  screens: ["ask", "floor", "memory", "step", "tradeoff", "fleet", "whatif"],
+  screens: ["ask", "floor", "memory", "step", "tradeoff", "fleet", "whatif", "observed"],
   sliders: [["floor", "", ".screen-floor .knobs .slider input"], ["tradeoff", "tpot=30", ".screen-tradeoff .slider input"]],
 };
 

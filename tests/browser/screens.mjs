@@ -129,7 +129,7 @@ export function screens(world) {
     await page.waitForFunction(() => location.search.includes("whatif.change=gpu-h200"));
   });
 
-  if (world.screens.includes("observed")) clean("a pasted log is compared and kept", world, {}, async (page) => {
+  clean("a pasted log is compared and kept", world, {}, async (page) => {
     await show(page, world.origin, "observed");
     await page.getByLabel("The engine’s log").fill(LOGS[0].log);
     await page.getByLabel("What it ran on").fill(LOGS[0].cluster);

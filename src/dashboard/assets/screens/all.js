@@ -7,5 +7,6 @@ import * as step from "./step.js";
 import * as tradeoff from "./tradeoff.js";
 import * as fleet from "./fleet.js";
 import * as whatif from "./whatif.js";
+import * as observed from "./observed.js";
 
-export const SCREENS = [ask, floor, memory, step, tradeoff, fleet, whatif];
+export const SCREENS = [ask, floor, memory, step, tradeoff, fleet, whatif, observed];
