@@ -42,10 +42,10 @@ export function render(root, context) {
     const answers = await Promise.all(asked.map((o) => context.call("POST", "/v1/sweeps", { ...base, ...o.sweep(real) })));
     const overlays = asked.map((o, i) => ({ ...o, points: answers[i].curves[0].points }));
     fill(sentence, reading(real, overlays));
-    await Promise.all([
-      holds.draw(tokensAgainstGpus(real, overlays)),
-      times.draw(timeAgainstGpus(real, overlays)),
-    ]);
+    // one chart a frame: what a slider changes is seen before the second is drawn
+    await holds.draw(tokensAgainstGpus(real, overlays));
+    await new Promise(requestAnimationFrame);
+    await times.draw(timeAgainstGpus(real, overlays));
   };
 }
 

@@ -108,6 +108,9 @@ function bars(rows, alt) {
   return { make, alt };
 }
 
+/** 989e12 → "989 TFLOP/s". */
+const withUnit = (n, unit) => format.short(n).replace(/(\D?)$/, ` $1${unit}`);
+
 /**
  * The roof and the passes on it. The line is drawn through what the API says the roof lets through: at each decode batch, at the
  * ridge, and at the prefill chunk.
@@ -117,9 +120,9 @@ function underTheRoof(rows, chosen) {
   const passes = rows.map((row) => ({ ...row.roof.decode, words: batchWords(row, Infinity), symbol: "circle" }));
   passes.push({ ...chunk, words: "prefill chunk", symbol: "square" });
   const line = [...passes.map((p) => [p.flops_per_byte, p.limit_flops_per_s]), [ridge, peak]].sort((a, b) => a[0] - b[0]);
-  const hover = (p) => `${p.words}<br>${format.figure(p.flops_per_byte)} FLOP for each byte<br>${format.short(p.flops)}FLOP, ${format.bytes(p.bytes)} on one GPU<br>at most ${format.short(p.limit_flops_per_s)}FLOP/s`;
+  const hover = (p) => `${p.words}<br>${format.figure(p.flops_per_byte)} FLOP for each byte<br>${withUnit(p.flops, "FLOP")}, ${format.bytes(p.bytes)} on one GPU<br>at most ${withUnit(p.limit_flops_per_s, "FLOP/s")}`;
   const make = (c) => {
-    const dots = (name, list, colour) => ({ name, mode: "markers+text", x: list.map((p) => p.flops_per_byte), y: list.map((p) => p.limit_flops_per_s), text: list.map((p) => p.words), textposition: "bottom right",
+    const dots = (name, list, colour) => ({ name, mode: "markers+text", x: list.map((p) => p.flops_per_byte), y: list.map((p) => p.limit_flops_per_s), text: list.map((p) => p.words), textposition: list.map((_, i) => (i % 2 ? "top left" : "bottom right")),
       textfont: { color: c.text }, marker: { size: 12, color: colour, symbol: list.map((p) => p.symbol) }, hovertext: list.map(hover), hoverinfo: "text", cliponaxis: false });
     return {
       traces: [
@@ -135,7 +138,7 @@ function underTheRoof(rows, chosen) {
   };
   return {
     make,
-    alt: `The GPU computes at most ${format.short(peak)}FLOP/s and reads ${format.short(chosen.roof.hbm_bytes_per_s)}B/s: from ${format.figure(ridge)} FLOP for each byte on, arithmetic is the limit. A larger batch moves a decode step to the right, until the cache it reads holds it back.`,
+    alt: `The GPU computes at most ${withUnit(peak, "FLOP/s")} and reads ${withUnit(chosen.roof.hbm_bytes_per_s, "B/s")}: from ${format.figure(ridge)} FLOP for each byte on, arithmetic is the limit. A larger batch moves a decode step to the right, until the cache it reads holds it back.`,
     table: { rows: passes, columns: [
       { name: "Pass", text: true, value: (p) => p.words },
       { name: "FLOP", value: (p) => p.flops, show: (p) => format.short(p.flops) },
