@@ -126,6 +126,7 @@ async function refresh(screen) {
   const busy = setTimeout(() => parts.screens.setAttribute("aria-busy", "true"), PATIENCE_MS);
   try {
     await mount(screen).refresh();
+    mounted.get(screen.id).answered = true;
     showFaults(null);
   } catch (error) {
     if (error.name !== "AbortError") showFaults(error);
@@ -149,7 +150,7 @@ function mount(screen) {
   if (known) return known;
   const root = h("section", { class: `screen screen-${screen.id}`, "aria-label": screen.title });
   parts.screens.append(root);
-  const made = { root, refresh: screen.render(root, context), calls: [] };
+  const made = { root, refresh: screen.render(root, context), calls: [], answered: false };
   mounted.set(screen.id, made);
   return made;
 }
@@ -177,7 +178,8 @@ function showFaults(error) {
     asked > 0 && h("p", {}, h("span", { class: "mark refused", "aria-hidden": "true", text: "✕ " }),
       Object.entries(byKey).map(([key, detail], i) => [i ? "; " : "", h("strong", { text: form.label(key) }), ` ${detail}`])),
     rest.map((words) => h("p", {}, h("span", { class: "mark refused", "aria-hidden": "true", text: "✕ " }), words)));
-  mounted.get(state.screen)?.root.classList.toggle("stale", Boolean(error));
+  const shown = mounted.get(state.screen);
+  shown?.root.classList.toggle("stale", Boolean(error) && shown.answered);
 }
 
 /** Say which rules gave the figures; a shared link that was made with others gets a bar with both answers. */
