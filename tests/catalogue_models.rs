@@ -62,6 +62,7 @@ fn no_two_models_share_an_alias() {
 
 /// `docs/MODELS.md` is what the program prints. `SHARDWISE_TEST_UPDATE=1` writes it.
 #[test]
+#[expect(clippy::disallowed_methods, reason = "a test reads its own switch")]
 fn the_index_page_is_the_catalogue() {
     let printed = std::process::Command::new(env!("CARGO_BIN_EXE_shardwise"))
         .args(["models", "list", "--format", "markdown"])

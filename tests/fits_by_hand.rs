@@ -118,7 +118,7 @@ fn sliding_window_hybrid() {
     // a request of 32768 tokens needs 2048 blocks of the full pool; of a window pool what 511 + 16384 tokens of a step touch
     let in_window = (512_u64 - 1 + 16_384).div_ceil(16) + 1;
     let request = 32_768 / 16 + 6 * in_window;
-    assert_eq!(tokens, (blocks as f64 / request as f64 * 32_768.0) as u64);
+    assert_eq!(tokens, blocks * 32_768 / request);
 }
 
 #[test]

@@ -80,7 +80,9 @@ pub fn sizes(model: &ModelSpec, rules: &dyn EngineRules, settings: &EngineSettin
         }
     };
     out.kv_cache_dtype = resolved.kv_dtype.as_str().to_owned();
-    let whole = |shape: &Shape| rules.cache_layout(model, shape, gpu, &resolved, &[0..model.layers.len()]);
+    let layers = 0..model.layers.len();
+    let whole =
+        |shape: &Shape| rules.cache_layout(model, shape, gpu, &resolved, std::slice::from_ref(&layers));
     match whole(&Shape::new(1, 1)) {
         Ok(cache) => {
             out.kv_bytes_per_token = cache.token_bytes_logical.get();
