@@ -75,7 +75,9 @@ fn every_form_that_a_plan_prints_is_documented() {
     for model in models::all() {
         let Ok(spec) = model.spec() else { continue };
         for gpu in ["h100-sxm5-80gb", "b200-sxm-180gb"].into_iter().filter_map(|key| catalogue().gpu(key)) {
-            for (name, dtype) in [("vllm", "auto"), ("vllm", "fp8"), ("sglang", "auto"), ("tensorrt-llm", "auto")] {
+            for (name, dtype) in
+                [("vllm", "auto"), ("vllm", "fp8"), ("sglang", "auto"), ("tensorrt-llm", "auto")]
+            {
                 let rules = engine::rules(name, "latest").expect("rules");
                 let mut settings = EngineSettings::defaults_of(name, "latest");
                 settings.kv_cache_dtype = dtype.to_owned();
@@ -84,7 +86,8 @@ fn every_form_that_a_plan_prints_is_documented() {
                 let stages = std::slice::from_ref(&(0..spec.layers.len())).to_vec();
                 let Ok(cache) = rules.cache_layout(&spec, &shape, gpu, &resolved, &stages) else { continue };
                 let text = kv_formula(&spec, resolved.kv_dtype, &cache);
-                let (by_token, states) = text.split_once(';').map_or((text.as_str(), None), |(a, b)| (a, Some(b)));
+                let (by_token, states) =
+                    text.split_once(';').map_or((text.as_str(), None), |(a, b)| (a, Some(b)));
                 for term in terms(by_token) {
                     assert!(has(&term), "{}: {term} ({})", model.id, form(&term));
                     seen.insert(form(&term));

@@ -95,7 +95,8 @@ fn try_predict(row: &MemoryRow, finders: &Finders<'_>) -> Result<Prediction, Str
         (finders.model)(row, stored_as(row)).ok_or_else(|| format!("no model {}", row.model_name()))?;
     let gpu = gpu(row, finders)?;
     if exceeds_its_share(row, &gpu) {
-        return Err("the printed weights and cache exceed the printed share of this GPU: it was another one".to_owned());
+        return Err("the printed weights and cache exceed the printed share of this GPU: it was another one"
+            .to_owned());
     }
     let shape = shape(row);
     let settings = match rules.resolve(&settings(row), &model, &gpu) {

@@ -370,6 +370,9 @@ impl WireKind {
     /// True when the engine's own all-reduce kernels run on it.
     #[must_use]
     pub const fn has_engine_kernels(self) -> bool {
-        matches!(self, Self::Nvlink3 | Self::Nvlink4 | Self::Nvlink5 | Self::Bridge3 | Self::Bridge4 | Self::Xgmi)
+        matches!(
+            self,
+            Self::Nvlink3 | Self::Nvlink4 | Self::Nvlink5 | Self::Bridge3 | Self::Bridge4 | Self::Xgmi
+        )
     }
 }

@@ -187,10 +187,7 @@ fn first_token(q: &Question<'_>, v: &Values, alone: f64, queue: f64, step_s: f64
     let in_progress = (v.get(P::FirstSteps) + polls + groups) * step_s * (1.0 - 1.0 / running);
     let half = if all_at_once { 0.5 } else { 1.0 };
     let slot = v.get(P::SlotWait) * half * (load.waiting.max(0.0) / running) * load.output_tokens * tpot_s;
-    let handling = if all_at_once {
-        v.get(P::RequestBurst) / 2.0 * running * q.attention_groups.max(1.0)
-    } else {
-        0.0
-    };
+    let handling =
+        if all_at_once { v.get(P::RequestBurst) / 2.0 * running * q.attention_groups.max(1.0) } else { 0.0 };
     handling + base + alone + queue + in_progress + cold + slot
 }

@@ -177,7 +177,11 @@ impl RankWork {
         let sizes = model.experts;
         let work = self.experts.get_or_insert_with(|| ExpertWork {
             routed: sizes.map_or(tensor.copies, |e| e.routed).max(1) as f64,
-            dealt: if shape.expert_parallel() { shape.tp.max(1) as f64 * shape.attention_dp.max(1) as f64 } else { 1.0 },
+            dealt: if shape.expert_parallel() {
+                shape.tp.max(1) as f64 * shape.attention_dp.max(1) as f64
+            } else {
+                1.0
+            },
             per_token: sizes.map_or(tensor.active_copies, |e| e.per_token).max(1) as f64,
             layers: 0.0,
             bytes: 0.0,
