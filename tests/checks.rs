@@ -154,6 +154,143 @@ fn replicas_never_lengthen_a_sequence_and_copies_of_weights_are_counted() {
 }
 
 #[test]
+fn every_data_parallel_rank_copies_attention_so_the_mixed_layout_holds_most() {
+    // thought: eight data-parallel ranks are best for an MLA model; each carries all dense weights, and two ranks that
+    // share them leave more for the cache of each
+    let of = |sizes: &str| {
+        let text = format!(
+            "vllm serve deepseek-ai/DeepSeek-V3.2 {sizes} --enable-expert-parallel --max-model-len 65536"
+        );
+        command(&text, "8 H200").deployments[0].layout.clone().expect("it starts")
+    };
+    let (tp, dp, mixed) = (of("-tp 8"), of("--data-parallel-size 8"), of("-tp 2 --data-parallel-size 4"));
+    let weights = |l: &shardwise::planner::plan::RankedLayout| l.memory.stages[0].weights_bytes;
+    assert!(weights(&tp) < weights(&mixed) && weights(&mixed) < weights(&dp));
+    assert!(mixed.capacity.kv_tokens_per_replica > dp.capacity.kv_tokens_per_replica);
+    assert!(mixed.capacity.kv_tokens_total > 3 * tp.capacity.kv_tokens_total);
+}
+
+#[test]
+fn a_model_that_fills_its_card_starts_only_with_small_steps() {
+    // thought: 120B in four bits fits one card of 80 GB as it comes; weights leave room only when little else is taken
+    let of = |flags: &str| {
+        check(json!({"command": format!("vllm serve openai/gpt-oss-120b {flags}"), "cluster": "1 H100",
+            "engine_version": "0.10.1"}))
+    };
+    let plain = of("--gpu-memory-utilization 0.9");
+    assert_eq!(plain.deployments[0].will_start, Some(false), "{}", plain.message);
+    assert!(plain.message.contains("too much"), "{}", plain.message);
+    let small = of("--gpu-memory-utilization 0.95 --max-num-batched-tokens 1024 --max-num-seqs 64");
+    assert_eq!(small.deployments[0].will_start, Some(true), "{}", small.message);
+    let starts = small.checks.iter().find(|c| c.code == "starts").expect("told");
+    assert!(starts.message.contains("are left for the cache"), "{}", starts.message);
+}
+
+#[test]
+fn cards_of_two_sizes_take_stages_by_what_each_holds() {
+    // thought: a stage needs the cache of all layers; each needs that of its own, on the memory of its own card
+    let smi = "index, name, memory.total [MiB], memory.free [MiB]\n0, NVIDIA GeForce RTX 5090, 32607 MiB, 16000 MiB\n\
+               1, NVIDIA GeForce RTX 5090, 32607 MiB, 32000 MiB\n";
+    let answer = command(
+        "VLLM_PP_LAYER_PARTITION=16,32 vllm serve Qwen/Qwen3-Coder-30B-A3B-Instruct -pp 2 --max-model-len 16384 \
+         --quantization fp8",
+        smi,
+    );
+    let layout = answer.deployments[0].layout.as_ref().unwrap_or_else(|| panic!("{}", answer.message));
+    let stages = &layout.memory.stages;
+    assert_eq!((stages[0].last_layer, stages[1].first_layer), (15, 16));
+    assert_eq!(stages[0].kv_bytes_per_token * 2, stages[1].kv_bytes_per_token);
+    let by_hand = stages.iter().map(|s| s.kv_bytes / s.kv_bytes_per_token).min().expect("two stages");
+    assert!(layout.capacity.kv_tokens_per_replica.abs_diff(by_hand) <= 16, "{by_hand}");
+}
+
+#[test]
+fn all_three_engines_are_judged_by_their_own_rules() {
+    let model = "meta-llama/Llama-3.1-70B-Instruct";
+    for (text, engine) in [
+        (format!("vllm serve {model} -tp 16 --max-model-len 32768"), "vllm"),
+        (
+            format!("python -m sglang.launch_server --model-path {model} --tp 16 --context-length 32768"),
+            "sglang",
+        ),
+        (format!("trtllm-serve {model} --tp_size 16 --max_seq_len 32768"), "tensorrt-llm"),
+    ] {
+        let answer = command(&text, "2 nodes x 8 H100");
+        assert!(answer.deployments[0].engine.starts_with(engine));
+        assert_eq!(answer.deployments[0].will_start, Some(true), "{engine}: {}", answer.message);
+        assert!(answer.deployments[0].kv_tokens_per_replica.is_some_and(|t| t > 500_000), "{engine}");
+        for code in ["kv_replicated", "tp_crosses_nodes"] {
+            assert_eq!(status(&answer, code), Some(Status::Warn), "{engine} {code}");
+        }
+        let wrong = command(&text.replace("16 ", "12 "), "2 nodes x 8 H100");
+        assert_eq!(wrong.deployments[0].will_start, Some(false), "{engine}");
+    }
+    let wide = command(
+        "python -m sglang.launch_server --model-path deepseek-ai/DeepSeek-V3.1 \\\n --tp 8 \\\n --enable-dp-attention --dp 8 \\\n --context-lenght 4096",
+        "8 H200",
+    );
+    let unknown = wide.checks.iter().find(|c| c.code == "unknown_flag").expect("told");
+    assert_eq!((unknown.status, unknown.line), (Status::Fail, Some(4)));
+    assert_eq!(wide.deployments[0].layout.as_ref().map(|l| l.kv.replication_factor), Some(1.0));
+}
+
+#[test]
+fn engines_that_start_with_a_pool_below_the_length_are_said_to() {
+    // vLLM refuses; SGLang starts and turns away requests that are too long
+    let vllm = command("vllm serve Qwen/Qwen2.5-32B-Instruct --max-model-len 131072", "1 H100");
+    let sglang = command(
+        "python -m sglang.launch_server --model-path Qwen/Qwen2.5-32B-Instruct --context-length 131072",
+        "1 H100",
+    );
+    assert_eq!(vllm.deployments[0].will_start, Some(false));
+    assert_eq!(sglang.deployments[0].will_start, Some(true), "{}", sglang.message);
+    assert_eq!(status(&sglang, "max_model_len"), Some(Status::Warn));
+}
+
+#[test]
+fn a_cache_given_in_blocks_or_tokens_is_the_pool() {
+    let tokens =
+        |text: &str| command(text, "8 H100").deployments[0].kv_tokens_per_replica.expect("it starts");
+    let model = "meta-llama/Llama-3.1-70B-Instruct";
+    let blocks =
+        tokens(&format!("vllm serve {model} -tp 8 --max-model-len 8192 --num-gpu-blocks-override 10000"));
+    assert_eq!(blocks, 160_000);
+    let capped = tokens(&format!(
+        "python -m sglang.launch_server --model-path {model} --tp 8 --context-length 8192 --max-total-tokens 100000"
+    ));
+    assert_eq!(capped, 100_000);
+    let many = command(&format!("vllm serve {model} -tp 8 --num-gpu-blocks-override 10000000"), "8 H100");
+    assert_eq!(status(&many, "cache_larger_than_memory"), Some(Status::Fail));
+}
+
+#[test]
+fn options_in_a_script_or_a_config_map_are_read_with_their_lines() {
+    let script = "cat > o.yaml <<'EOF'\nkv_cache_config:\n  dtype: fp9\nEOF\n\
+                  trtllm-serve meta-llama/Llama-3.1-8B-Instruct --extra_llm_api_options o.yaml";
+    let answer = command(script, "1 H100");
+    assert_eq!(answer.deployments[0].will_start, Some(false), "{}", answer.message);
+    let at = answer.checks.iter().find(|c| c.code == "starts").and_then(|c| c.line);
+    assert_eq!(at, Some(3), "{:?}", answer.checks);
+    let manifest = "kind: Deployment
+spec:
+  template:
+    spec:
+      containers:
+        - image: vllm/vllm-openai:v0.33.0
+          command: [sh, -c]
+          args:
+            - |
+              export A=1
+              exec vllm serve meta-llama/Llama-3.1-8B-Instruct \\
+                --max-modle-len 4096
+          resources: {limits: {nvidia.com/gpu: 1}}
+";
+    let answer = check(json!({"manifest": manifest, "cluster": "1 H100"}));
+    let unknown = answer.checks.iter().find(|c| c.code == "unknown_flag").expect("told");
+    assert_eq!(unknown.line, Some(12), "{:?}", answer.checks);
+}
+
+#[test]
 fn the_figure_of_a_hybrid_cache_is_told_as_requests() {
     let answer =
         command("vllm serve Qwen/Qwen3-Next-80B-A3B-Instruct -tp 4 --max-model-len 262144", "4x H100");

@@ -268,3 +268,57 @@ fn flags_reach_the_request_of_each_question() {
         "{sized}"
     );
 }
+
+/// `shardwise launch` of two stages on two nodes, with every constant of memory given.
+fn launch(more: &[&str]) -> std::process::Output {
+    let fixed = [
+        "launch",
+        "--model",
+        MODEL,
+        "--cluster",
+        "2 nodes x 8 H100",
+        "--tp",
+        "8",
+        "--pp",
+        "2",
+        "--max-model-len",
+        "32768",
+        "--assume",
+        "gpu_memory_bytes=80e9",
+        "--assume",
+        "reserve_bytes=3e9",
+    ];
+    run(&[&fixed, more].concat())
+}
+
+#[test]
+fn a_layout_is_written_for_a_platform() {
+    insta::assert_snapshot!(transcript(&launch(&[
+        "--platform",
+        "leader-worker-set",
+        "--rdma-resource",
+        "rdma/ib"
+    ])));
+}
+
+#[test]
+fn launch_ends_as_pipelines_need_it() {
+    assert_eq!(launch(&[]).status.code(), Some(0));
+    let refused = launch(&["--platform", "kubernetes"]);
+    assert_eq!(refused.status.code(), Some(3));
+    assert!(text(&refused.stderr).contains("kubernetes_one_node"), "{}", text(&refused.stderr));
+    let unknown = launch(&["--platform", "kserv"]);
+    assert_eq!(unknown.status.code(), Some(2));
+    assert!(text(&unknown.stderr).contains("kserve"), "{}", text(&unknown.stderr));
+    assert_eq!(launch(&["--platform", "command", "--rank", "7"]).status.code(), Some(3));
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("deploy");
+    let wrote = launch(&["--platform", "dynamo,kserve", "--output", path.to_str().expect("UTF-8")]);
+    assert_eq!(wrote.status.code(), Some(0), "{}", text(&wrote.stderr));
+    assert!(path.join("dynamo/dynamographdeployment.yaml").is_file());
+    assert!(path.join("kserve/llminferenceservice.yaml").is_file());
+    // what was written passes the check of files
+    let file = path.join("kserve/llminferenceservice.yaml");
+    let checked = run(&["check", file.to_str().expect("UTF-8"), "--cluster", "2 nodes x 8 H100"]);
+    assert_eq!(checked.status.code(), Some(0), "{}", text(&checked.stdout));
+}

@@ -35,6 +35,8 @@ pub enum Command {
     Observe(super::observe::ObserveArgs),
     /// Prefixes over replicas, moves, hand-overs and longest sequences, as the API's own JSON.
     Kv(super::kv::KvArgs),
+    /// The files that start a layout, for a platform.
+    Launch(Box<super::launch::LaunchArgs>),
     /// What fits: every model of the catalogue on one cluster.
     Fit(Box<FitArgs>),
     /// Fewest GPUs for a load: sequences, users, or a request rate.
@@ -126,7 +128,7 @@ pub struct PlanArgs {
 #[derive(Debug, Args, Default)]
 #[command(next_help_heading = "Engine, as the engine names its settings")]
 pub struct EngineArgs {
-    /// The engine: vllm. Several (comma-separated) are compared.
+    /// The engine: vllm, sglang, tensorrt-llm. Several (comma-separated) are compared.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub engine: Vec<String>,
     /// The release whose rules apply; the newest known by default.

@@ -8,6 +8,7 @@ mod exit;
 mod fit;
 mod health;
 mod kv;
+mod launch;
 mod models;
 mod number;
 mod observe;
@@ -46,6 +47,7 @@ pub fn main() -> ExitCode {
         Command::Check(args) => check::run(args),
         Command::Observe(args) => observe::run(args),
         Command::Kv(args) => kv::run(args),
+        Command::Launch(args) => launch::run(args),
         Command::Fit(args) => fit::run(args, cli.no_color.as_deref()),
         Command::Size(args) => size::run(args, cli.no_color.as_deref()),
         Command::Sweep(args) => sweep::run(args, cli.no_color.as_deref()),

@@ -71,6 +71,7 @@ fn described() -> OpenApiRouter<State> {
         .routes(routes!(v1::hardware::list_engines))
         .routes(routes!(v1::clusters::parse_cluster))
         .routes(routes!(v1::checks::check_deployment))
+        .routes(routes!(v1::launches::create_launches))
         .routes(routes!(v1::observations::compare_log, v1::observations::list_observations))
         .routes(routes!(v1::observations::get_observation, v1::observations::delete_observation))
         .routes(routes!(v1::observations::get_accuracy))

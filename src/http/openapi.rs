@@ -89,6 +89,8 @@ pub const EXAMPLES: &[(&str, &str)] = examples![
     "cluster_unreadable",
     "check_command",
     "check_manifest",
+    "launches",
+    "launch_unknown_platform",
     "observation",
     "observations_list",
     "observation_get",

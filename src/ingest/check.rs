@@ -1,8 +1,10 @@
 //! The JSON of `POST /v1/checks`: a command or a manifest, the cluster it is meant for, and what is not allowed.
 
+use std::path::Path;
+
 use serde_json::{Map, Value};
 
-use super::command::{self, EngineCommand, Finding};
+use super::command::{self, EngineCommand, FileText, Finding};
 use super::fields::Fields;
 use super::json::Document;
 use super::manifest::{self, Deployment, Manifest};
@@ -137,7 +139,14 @@ fn read_ask(fields: &mut Fields<'_, '_>) -> Option<CheckAsk> {
 type Read = (Vec<Described>, Vec<Finding>);
 
 fn of_command(text: &str) -> Read {
-    let described = command::read(text)
+    let mut commands = command::read(text);
+    if commands.iter().all(|c| c.role.as_deref() == Some("headless")) {
+        // the leader stands elsewhere: its workers say the same
+        for command in &mut commands {
+            command.role = None;
+        }
+    }
+    let described = commands
         .into_iter()
         .enumerate()
         .map(|(i, command)| Described { platform: "command", deployment: alone(command, i) });
@@ -159,8 +168,25 @@ fn alone(command: EngineCommand, index: usize) -> Deployment {
     }
 }
 
+/// The deployments of some files that were written together: the first holds them, others may hold settings.
+///
+/// # Errors
+/// One sentence.
+pub fn written(files: &[(&str, &str)]) -> Result<(Vec<Described>, Vec<Finding>), String> {
+    let Some(((name, text), others)) = files.split_first() else { return Ok((Vec::new(), Vec::new())) };
+    if Path::new(name).extension().is_some_and(|e| e == "sh") {
+        return Ok(of_command(text));
+    }
+    let beside: Vec<FileText<'_>> =
+        others.iter().map(|(name, text)| FileText { name, text, line: 1 }).collect();
+    Ok(described(manifest::read_with(text, &beside).map_err(|e| e.to_string())?))
+}
+
 fn of_manifest(text: &str) -> Result<Read, String> {
-    let manifests: Vec<Manifest> = manifest::read(text).map_err(|e| e.to_string())?;
+    Ok(described(manifest::read(text).map_err(|e| e.to_string())?))
+}
+
+fn described(manifests: Vec<Manifest>) -> Read {
     let mut described = Vec::new();
     let mut findings = Vec::new();
     for manifest in manifests {
@@ -169,7 +195,7 @@ fn of_manifest(text: &str) -> Result<Read, String> {
         described
             .extend(manifest.deployments.into_iter().map(|deployment| Described { platform, deployment }));
     }
-    Ok((described, findings))
+    (described, findings)
 }
 
 fn read_policy(fields: &mut Fields<'_, '_>) -> Policy {

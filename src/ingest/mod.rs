@@ -12,6 +12,7 @@ pub mod fields;
 pub mod fits;
 pub mod json;
 pub mod kv;
+pub mod launch;
 pub mod log;
 pub mod manifest;
 pub mod question;

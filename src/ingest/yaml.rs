@@ -143,6 +143,10 @@ impl Reader {
         match event {
             Event::Scalar(text, style, anchor, _) => {
                 let plain = style == ScalarStyle::Plain;
+                // a block is said to begin on its first line that is not empty
+                let block = matches!(style, ScalarStyle::Literal | ScalarStyle::Folded);
+                let empty = if block { text.chars().take_while(|c| *c == '\n').count() } else { 0 };
+                let line = line.saturating_sub(u32::try_from(empty).unwrap_or(u32::MAX));
                 self.put(Node { line, value: Yaml::Scalar { text: text.into_owned(), plain } }, anchor)
             }
             Event::SequenceStart(anchor, _) => self.begin(line, anchor, None),
@@ -227,6 +231,26 @@ mod tests {
         );
         assert_eq!(docs[1].get("kind").and_then(Node::text), Some("K"));
         assert_eq!(docs[1].get("kind").map(|n| n.line), Some(6));
+    }
+
+    #[test]
+    fn a_block_of_text_begins_where_its_first_line_stands() {
+        for text in
+            ["a:\n  run: |\n    first\n    second\n", "a: {run: x}\nb: |\n\n  first\n", "- >-\n  first\n"]
+        {
+            let docs = read(text).expect("yaml");
+            fn find(node: &Node) -> Option<(u32, String)> {
+                match &node.value {
+                    Yaml::Scalar { text, .. } if text.contains("first") => Some((node.line, text.clone())),
+                    Yaml::Map(pairs) => pairs.iter().find_map(|(_, n)| find(n)),
+                    Yaml::List(items) => items.iter().find_map(find),
+                    Yaml::Scalar { .. } => None,
+                }
+            }
+            let (line, value) = find(&docs[0]).expect("it is there");
+            let above = |text: &str| text.split("first").next().unwrap_or_default().matches('\n').count();
+            assert_eq!(line as usize + above(&value), above(text) + 1, "{text}");
+        }
     }
 
     #[test]

@@ -15,13 +15,15 @@ use super::units::Bytes;
 pub struct Seats {
     pub replicas: u64,
     pub free: Vec<Bytes>,
+    /// Device numbers of each replica of a node, in order of rank; empty when replicas leave their node.
+    pub devices: Vec<Vec<u64>>,
 }
 
 /// GPUs that form one TP group.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Group {
-    /// Lowest device number.
-    first: usize,
+    /// Device numbers, ascending.
+    devices: Vec<usize>,
     /// The least that is free on one of them.
     free: Bytes,
 }
@@ -36,7 +38,7 @@ pub fn seats(pool: &NodePool, shape: &Shape, most: u64) -> Vec<Seats> {
     };
     let least = free.iter().copied().min().unwrap_or(Bytes::ZERO);
     let stages = usize::try_from(shape.pp.max(1)).unwrap_or(usize::MAX).min(1 << 16);
-    let everywhere = |bytes| vec![Seats { replicas: most, free: vec![bytes; stages] }];
+    let everywhere = |bytes| vec![Seats { replicas: most, free: vec![bytes; stages], devices: Vec::new() }];
     let node = free.len();
     let (Ok(tp), Ok(groups)) = (
         usize::try_from(shape.tp.max(1)),
@@ -52,7 +54,7 @@ pub fn seats(pool: &NodePool, shape: &Shape, most: u64) -> Vec<Seats> {
     if tp.saturating_mul(groups) > node {
         // It leaves its node: groups follow one another from node to node.
         let mut all: Vec<Group> = islands.into_iter().flatten().collect();
-        all.sort_by_key(|group| group.first);
+        all.sort_by_key(Group::first);
         if all.is_empty() {
             return everywhere(least);
         }
@@ -62,17 +64,17 @@ pub fn seats(pool: &NodePool, shape: &Shape, most: u64) -> Vec<Seats> {
         }
         // after one round of attention groups over the node's groups the same GPUs come again
         let dealt: Vec<Group> =
-            all.iter().copied().cycle().take(groups.min(stages.saturating_mul(all.len()))).collect();
-        return vec![Seats { replicas: most, free: least_by_stage(&dealt, stages) }];
+            all.iter().cloned().cycle().take(groups.min(stages.saturating_mul(all.len()))).collect();
+        return vec![Seats { replicas: most, free: least_by_stage(&dealt, stages), devices: Vec::new() }];
     }
-    let mut runs: Vec<Vec<Bytes>> = Vec::new();
+    let mut runs: Vec<Run> = Vec::new();
     if tp.saturating_mul(groups) <= island {
         for groups_inside in &islands {
-            runs.extend(groups_inside.chunks_exact(groups).map(|run| by_stage(run, stages)));
+            runs.extend(groups_inside.chunks_exact(groups).map(|run| Run::of(run, stages)));
         }
     } else {
         let all: Vec<Group> = islands.into_iter().flatten().collect();
-        runs.extend(all.chunks_exact(groups).map(|run| by_stage(run, stages)));
+        runs.extend(all.chunks_exact(groups).map(|run| Run::of(run, stages)));
     }
     choices(runs, stages, pool.nodes, most)
 }
@@ -92,20 +94,38 @@ fn islands(free: &[Bytes], island: usize, tp: usize) -> Vec<Vec<Group>> {
             }
             inside
                 .chunks_exact(tp)
-                .map(|group| Group {
-                    first: group.iter().map(|g| g.0).min().unwrap_or(0),
-                    free: group.iter().map(|g| g.1).min().unwrap_or(Bytes::ZERO),
+                .map(|group| {
+                    let mut devices: Vec<usize> = group.iter().map(|g| g.0).collect();
+                    devices.sort_unstable();
+                    Group { devices, free: group.iter().map(|g| g.1).min().unwrap_or(Bytes::ZERO) }
                 })
                 .collect()
         })
         .collect()
 }
 
-/// The least that is free in each stage of a replica on one node, whose groups are taken in device order.
-fn by_stage(run: &[Group], stages: usize) -> Vec<Bytes> {
-    let mut run = run.to_vec();
-    run.sort_by_key(|g| g.first);
-    least_by_stage(&run, stages)
+impl Group {
+    /// Lowest device number.
+    fn first(&self) -> usize {
+        self.devices.first().copied().unwrap_or(0)
+    }
+}
+
+/// A replica on one node, whose groups are taken in device order.
+struct Run {
+    /// The least that is free in each stage.
+    free: Vec<Bytes>,
+    /// Its devices, in order of rank.
+    devices: Vec<u64>,
+}
+
+impl Run {
+    fn of(run: &[Group], stages: usize) -> Self {
+        let mut run = run.to_vec();
+        run.sort_by_key(Group::first);
+        let devices = run.iter().flat_map(|group| &group.devices).map(|device| *device as u64).collect();
+        Self { free: least_by_stage(&run, stages), devices }
+    }
 }
 
 /// The least that is free in each stage: the groups of a stage follow one another at its depth, attention groups outermost.
@@ -118,18 +138,25 @@ fn least_by_stage(run: &[Group], stages: usize) -> Vec<Bytes> {
 }
 
 /// The k roomiest runs of a node, for each k that differs from the next larger one.
-fn choices(mut runs: Vec<Vec<Bytes>>, stages: usize, nodes: u64, most: u64) -> Vec<Seats> {
-    runs.sort_by_key(|run| std::cmp::Reverse(run.iter().copied().min()));
+fn choices(mut runs: Vec<Run>, stages: usize, nodes: u64, most: u64) -> Vec<Seats> {
+    runs.sort_by_key(|run| std::cmp::Reverse(run.free.iter().copied().min()));
     let mut least = vec![Bytes(u64::MAX); stages];
     let mut found: Vec<Seats> = Vec::new();
     for (i, run) in runs.iter().enumerate() {
-        for (all, own) in least.iter_mut().zip(run) {
+        for (all, own) in least.iter_mut().zip(&run.free) {
             *all = (*all).min(*own);
         }
         let replicas = nodes.saturating_mul((i as u64).saturating_add(1)).min(most);
         match found.last_mut() {
-            Some(last) if last.free == least => last.replicas = replicas,
-            _ => found.push(Seats { replicas, free: least.clone() }),
+            Some(last) if last.free == least => {
+                last.replicas = replicas;
+                last.devices.push(run.devices.clone());
+            }
+            last => {
+                let mut devices = last.map_or_else(Vec::new, |last| last.devices.clone());
+                devices.push(run.devices.clone());
+                found.push(Seats { replicas, free: least.clone(), devices });
+            }
         }
     }
     found.reverse();

@@ -221,6 +221,9 @@ pub struct Placement {
     /// The slowest link between the ranks that share experts.
     pub ep_link: Option<String>,
     pub tp_crosses_nodes: bool,
+    /// Where the GPUs of a node differ in free memory: the device numbers of each replica of a node, in order of rank.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<Vec<u64>>,
 }
 
 /// The cache of one token.
@@ -237,7 +240,6 @@ pub struct KvSummary {
     /// Bytes one token takes over all GPUs that hold some of it.
     pub bytes_per_token_cluster: u64,
 }
-
 /// What a layout holds.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct Capacity {

@@ -56,6 +56,8 @@ pub struct Replica {
     pub placed: Placed,
     /// Layers of each stage where the split follows the free memory and not the engine's own rule.
     pub layer_partition: Option<Vec<u64>>,
+    /// Where GPUs of a node differ, the devices of each replica on it; otherwise empty.
+    pub devices: Vec<Vec<u64>>,
     /// The longest single sequence.
     pub longest: Tokens,
 }
@@ -173,11 +175,12 @@ impl Ground<'_> {
         placed: &Placed,
         choices: &[Seats],
     ) -> Result<Replica, Fault> {
-        let on = |chosen: &Seats| {
+        let on = |chosen: &Seats| -> Result<Replica, Fault> {
             let used = shape.gpus().saturating_mul(chosen.replicas);
             let idle_gpus = self.pool.gpus().saturating_sub(used);
             let placed = Placed { replicas_max: chosen.replicas, idle_gpus, ..placed.clone() };
-            self.split_by_free_memory(shape, sharded, stages, placed, &chosen.free)
+            let replica = self.split_by_free_memory(shape, sharded, stages, placed, &chosen.free)?;
+            Ok(Replica { devices: chosen.devices.clone(), ..replica })
         };
         let first = choices.partition_point(|chosen| on(chosen).is_err());
         match choices.get(first).or(choices.last()) {
@@ -262,6 +265,7 @@ impl Ground<'_> {
             capacity,
             placed,
             layer_partition: None,
+            devices: Vec::new(),
             longest,
         })
     }

@@ -119,6 +119,7 @@ fn placement(replica: &Replica) -> Placement {
         pp_link: replica.placed.pp.as_ref().map(key),
         ep_link: replica.placed.ep.as_ref().map(key),
         tp_crosses_nodes: replica.placed.tp.is_over_fabric(),
+        devices: replica.devices.clone(),
     }
 }
 

@@ -9,11 +9,12 @@ use utoipa::ToSchema;
 use super::question::{self, Asked};
 use super::{App, ServiceError};
 use crate::catalogue::models;
-use crate::ingest::check::{CheckAsk, Described, Policy};
+use crate::ingest::check::{self, CheckAsk, Described, Policy};
 use crate::ingest::command::{At, Finding, Meaning, Severity};
 use crate::ingest::json::Document;
 use crate::ingest::request::{ModelRequest, ModelSource, PlanRequest};
 use crate::ingest::{FieldError, Pointer};
+use crate::planner::input::PlanInput;
 use crate::planner::plan::{RankedLayout, RefusedLayout};
 
 /// How a check came out, or all of them together.
@@ -128,6 +129,32 @@ impl App {
     }
 }
 
+/// Check files that were written for a plan question, whose model and cluster are looked up already; `version` selects the
+/// rules of the engine.
+pub(super) fn check_written(files: &[(&str, &str)], asked: &Asked, version: &str) -> CheckAnswer {
+    let mut checker = Checker { checks: Vec::new(), deployments: Vec::new() };
+    match check::written(files) {
+        Ok((described, findings)) => {
+            checker.findings("", &findings);
+            if described.is_empty() {
+                checker.unreadable("no engine is started in it".to_owned());
+            }
+            for described in described.iter().filter(|d| d.deployment.role != "headless") {
+                let mut settings = described.deployment.command.settings.clone();
+                version.clone_into(&mut settings.version);
+                let input = PlanInput { engines: vec![settings], limit: 1, ..asked.input.clone() };
+                checker.findings(&described.deployment.name, &described.deployment.command.findings);
+                let judged =
+                    judge::judge(described, Asked { input, source: asked.source, notes: Vec::new() });
+                checker.checks.extend(judged.checks);
+                checker.deployments.push(judged.deployment);
+            }
+        }
+        Err(why) => checker.unreadable(why),
+    }
+    checker.answer(&Policy::default())
+}
+
 /// The plan question behind a deployment. Its sizes are put in once the model is known.
 fn plan_request(ask: &CheckAsk, described: &Described) -> Result<PlanRequest, ServiceError> {
     let mut base = ask.base.clone();
@@ -148,6 +175,7 @@ fn plan_request(ask: &CheckAsk, described: &Described) -> Result<PlanRequest, Se
     if let Some(version) = &ask.engine_version {
         settings.version.clone_from(version);
     }
+    request.model.quantized_on_load.clone_from(&settings.quantization);
     request.engines = vec![settings];
     request.limit = 1;
     Ok(request)
@@ -243,6 +271,18 @@ impl Checker {
             max_sequence_tokens: None,
             layout: None,
             refused: None,
+        });
+    }
+
+    /// What was written cannot be read back.
+    fn unreadable(&mut self, why: String) {
+        self.checks.push(Check {
+            code: "not_read_back".to_owned(),
+            status: Status::Fail,
+            deployment: String::new(),
+            line: None,
+            message: why,
+            denied: false,
         });
     }
 

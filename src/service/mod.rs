@@ -15,6 +15,7 @@ pub mod followups;
 mod from_hub;
 mod inspect;
 pub mod kv;
+pub mod launches;
 pub mod measurements;
 mod models;
 pub mod observations;

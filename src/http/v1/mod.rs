@@ -7,6 +7,7 @@ pub mod fleet;
 pub mod fleet_schema;
 pub mod hardware;
 pub mod kv;
+pub mod launches;
 pub mod models;
 pub mod observations;
 pub mod plans;

@@ -39,6 +39,12 @@ pub enum Meaning {
     NoAsyncScheduling,
     HybridManagerOff,
     LanguageModelOnly,
+    /// Tokens of the cache, at most (SGLang, TensorRT-LLM).
+    TokenCap,
+    WindowRatio,
+    StateRatio,
+    LayerPartition,
+    NodeRank,
     Role,
     Headless,
     /// A file of further settings, which is not read here.
@@ -111,7 +117,8 @@ const VLLM: &[Flag] = &[
         &["host", "port", "api-key", "served-model-name", "dtype", "tokenizer", "seed", "download-dir"],
         Meaning::Plain,
     ),
-    value(&["node-rank", "master-addr", "master-port", "distributed-executor-backend"], Meaning::Plain),
+    value(&["node-rank", "r"], Meaning::NodeRank),
+    value(&["master-addr", "master-port", "distributed-executor-backend"], Meaning::Plain),
     value(&["data-parallel-size-local", "data-parallel-address", "data-parallel-rpc-port"], Meaning::Plain),
     value(&["data-parallel-start-rank", "data-parallel-rank", "data-parallel-backend"], Meaning::Plain),
     value(
@@ -142,18 +149,25 @@ const SGLANG: &[Flag] = &[
     value(&["speculative-num-draft-tokens"], Meaning::DraftTokens),
     switch(&["disable-cuda-graph"], Meaning::Eager),
     switch(&["disable-radix-cache"], Meaning::NoPrefixCaching),
+    switch(&["disable-overlap-schedule"], Meaning::NoAsyncScheduling),
     value(&["disaggregation-mode"], Meaning::Role),
     value(&["config"], Meaning::SettingsFile),
     switch(
-        &["trust-remote-code", "disable-overlap-schedule", "enable-metrics", "enable-hierarchical-cache"],
+        &["trust-remote-code", "enable-metrics", "enable-hierarchical-cache", "enable-mixed-chunk"],
         Meaning::Plain,
     ),
     switch(&["enable-torch-compile", "disable-custom-all-reduce", "skip-tokenizer-init"], Meaning::Plain),
+    value(&["host", "port", "api-key", "served-model-name", "dtype", "dist-init-addr"], Meaning::Plain),
+    value(&["node-rank"], Meaning::NodeRank),
+    value(&["max-total-tokens"], Meaning::TokenCap),
+    value(&["swa-full-tokens-ratio"], Meaning::WindowRatio),
+    value(&["mamba-full-memory-ratio"], Meaning::StateRatio),
+    value(&["max-prefill-tokens", "cuda-graph-max-bs", "cuda-graph-bs"], Meaning::Plain),
     value(
-        &["host", "port", "api-key", "served-model-name", "dtype", "node-rank", "dist-init-addr"],
+        &["moe-dense-tp-size", "load-balance-method", "schedule-conservativeness", "tokenizer-path"],
         Meaning::Plain,
     ),
-    value(&["max-total-tokens", "max-prefill-tokens", "cuda-graph-max-bs", "cuda-graph-bs"], Meaning::Plain),
+    value(&["decode-log-interval", "watchdog-timeout", "log-requests-level", "random-seed"], Meaning::Plain),
     value(
         &["attention-backend", "moe-a2a-backend", "schedule-policy", "log-level", "hicache-ratio"],
         Meaning::Plain,
@@ -180,13 +194,20 @@ const TENSORRT: &[Flag] = &[
     value(&["max-num-tokens"], Meaning::StepTokens),
     value(&["tokens-per-block"], Meaning::BlockSize),
     value(&["kv-cache-dtype"], Meaning::KvDtype),
-    value(&["extra-llm-api-options", "config", "extra-config"], Meaning::SettingsFile),
+    value(&["max-gpu-total-bytes"], Meaning::KvBytes),
+    value(&["max-tokens"], Meaning::TokenCap),
+    value(&["pp-partition"], Meaning::LayerPartition),
+    switch(&["enable-block-reuse"], Meaning::PrefixCaching),
+    switch(&["disable-overlap-scheduler"], Meaning::NoAsyncScheduling),
+    switch(&["disable-cuda-graphs"], Meaning::Eager),
+    value(&["extra-llm-api-options", "config", "extra-config", "extra-engine-args"], Meaning::SettingsFile),
     switch(&["trust-remote-code", "reasoning"], Meaning::Plain),
     value(
         &["host", "port", "backend", "tokenizer", "gpus-per-node", "log-level", "max-beam-width"],
         Meaning::Plain,
     ),
     value(&["cluster-size", "num-postprocess-workers", "reasoning-parser", "server-role"], Meaning::Plain),
+    value(&["served-model-name", "tool-parser", "metadata-server-config-file"], Meaning::Plain),
 ];
 
 /// The flags of an engine.
@@ -197,4 +218,10 @@ pub fn table(engine: &str) -> &'static [Flag] {
         "sglang" => SGLANG,
         _ => TENSORRT,
     }
+}
+
+/// The name of an engine whose flags are known.
+#[must_use]
+pub fn known_engine(name: &str) -> Option<&'static str> {
+    ["vllm", "sglang", "tensorrt-llm"].into_iter().find(|known| *known == name)
 }

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::flags::{Kind, Meaning, table};
+use super::settings::FileText;
 use super::words::{Command, Word, commands};
 use super::{At, EngineCommand, Finding, Severity};
 use crate::ingest::bounds;
@@ -13,31 +14,69 @@ use crate::planner::units::Bytes;
 /// Every engine command in a piece of shell, in order.
 #[must_use]
 pub fn read(text: &str) -> Vec<EngineCommand> {
-    commands(text).iter().filter_map(read_command).collect()
+    let all = commands(text);
+    let files: Vec<FileText<'_>> = all
+        .iter()
+        .filter_map(Command::writes)
+        .map(|(name, here)| FileText { name, text: &here.text, line: here.line })
+        .collect();
+    all.iter().filter_map(|command| read_with(command, &files)).collect()
 }
 
 /// The engine command that a command runs, if it runs one.
 #[must_use]
 pub fn read_command(command: &Command) -> Option<EngineCommand> {
+    read_with(command, &[])
+}
+
+/// The same with the files that come with it: what a file of settings says counts as if it stood last on the line.
+#[must_use]
+pub fn read_with(command: &Command, files: &[FileText<'_>]) -> Option<EngineCommand> {
     let start = start(&command.words)?;
     let mut out = read_words(start.engine, command.words.get(start.rest..)?, start.line);
+    let file = out.settings_file.as_ref().and_then(|path| files.iter().find(|f| f.is_at(&path.value)));
+    if let Some(file) = file {
+        out = out.with_file(file);
+    }
     if let Some(version) = start.version {
         out.settings.version = version;
     }
     for (name, value) in &command.assignments {
-        if name == "VLLM_PP_LAYER_PARTITION" {
+        let of_engine = matches!(
+            (name.as_str(), start.engine),
+            ("VLLM_PP_LAYER_PARTITION", "vllm") | ("SGLANG_PP_LAYER_PARTITION", "sglang")
+        );
+        if of_engine {
             out.settings.pp_layer_partition = partition(value);
             if out.settings.pp_layer_partition.is_none() {
                 out.findings.push(Finding::at(
                     start.line,
                     Severity::Fail,
                     "invalid_value",
-                    "VLLM_PP_LAYER_PARTITION takes layers by stage, e.g. 40,40",
+                    format!("{name} takes layers by stage, e.g. 40,40"),
                 ));
             }
         }
+        if name == "CUDA_VISIBLE_DEVICES" {
+            too_few_devices(&mut out, value, start.line);
+        }
     }
     Some(out)
+}
+
+/// More ranks than the process sees GPUs.
+fn too_few_devices(out: &mut EngineCommand, list: &str, line: u32) {
+    let seen = list.split(',').filter(|device| !device.trim().is_empty()).count() as u64;
+    let nodes = out.nodes.as_ref().map_or(1, |n| n.value).max(1);
+    let needed = out.ranks().div_ceil(nodes);
+    if !list.contains('$') && needed > seen {
+        out.findings.push(Finding::at(
+            line,
+            Severity::Fail,
+            "too_few_visible_devices",
+            format!("CUDA_VISIBLE_DEVICES shows {seen} GPUs to a process of {needed} ranks"),
+        ));
+    }
 }
 
 struct Start {
@@ -114,9 +153,14 @@ pub fn read_words(engine: &'static str, words: &[Word], line: u32) -> EngineComm
         data_parallel: None,
         attention_dp: None,
         expert_parallel: None,
+        experts_over: None,
         dcp: None,
         nodes: None,
+        blocks: None,
+        token_cap: None,
+        settings_file: None,
         role: None,
+        words: words.to_vec(),
         lines: Vec::new(),
         findings: Vec::new(),
     };
@@ -186,6 +230,12 @@ pub fn read_words(engine: &'static str, words: &[Word], line: u32) -> EngineComm
     }
     if all_attention.is_some_and(|a| a.value) {
         out.attention_dp.clone_from(&out.tp);
+    }
+    if engine == "sglang"
+        && let Some(groups) = out.attention_dp.as_ref().map(|a| a.value).filter(|n| *n > 1)
+    {
+        // the limit is dealt out over the attention groups
+        out.settings.max_num_seqs = out.settings.max_num_seqs.map(|n| (n / groups).max(1));
     }
     out
 }
@@ -273,8 +323,20 @@ fn set(out: &mut EngineCommand, meaning: Meaning, flag: &str, value: &Word) {
         Meaning::AttentionDp => size(text).map(|value| out.attention_dp = Some(At { value, line })),
         Meaning::Dcp => size(text).map(|value| out.dcp = Some(At { value, line })),
         Meaning::Nodes => size(text).map(|value| out.nodes = Some(At { value, line })),
-        Meaning::ExpertParallelSize => {
-            size(text).map(|n| out.expert_parallel = Some(At { value: n > 1, line }))
+        Meaning::ExpertParallelSize => size(text).map(|n| {
+            out.expert_parallel = Some(At { value: n > 1, line });
+            out.experts_over = Some(n);
+        }),
+        Meaning::KvBlocks => tokens(text).map(|value| out.blocks = Some(At { value, line })),
+        Meaning::TokenCap => tokens(text).map(|value| out.token_cap = Some(At { value, line })),
+        Meaning::NodeRank => text.parse::<u64>().map_err(|_| "a whole number").map(|rank| {
+            if rank > 0 {
+                out.role = Some("headless".to_owned());
+            }
+        }),
+        Meaning::SettingsFile => {
+            out.settings_file = Some(At { value: text.to_owned(), line });
+            Ok(())
         }
         _ => set_engine(&mut out.settings, meaning, text),
     };
@@ -314,6 +376,11 @@ fn set_engine(settings: &mut EngineSettings, meaning: Meaning, text: &str) -> Re
         Meaning::KvBytes => {
             settings.kv_cache_memory_bytes = Some(Bytes(human(text).ok_or("bytes, e.g. 40G")?));
         }
+        Meaning::WindowRatio => settings.swa_full_tokens_ratio = Some(ratio(text)?),
+        Meaning::StateRatio => settings.mamba_full_memory_ratio = Some(ratio(text)?),
+        Meaning::LayerPartition => {
+            settings.pp_layer_partition = Some(partition(text).ok_or("layers by stage, e.g. 40,40")?);
+        }
         Meaning::Quantization => settings.quantization = Some(text.to_owned()),
         Meaning::DraftTokens => settings.num_speculative_tokens = tokens(text)?,
         Meaning::Speculative => {
@@ -324,6 +391,10 @@ fn set_engine(settings: &mut EngineSettings, meaning: Meaning, text: &str) -> Re
         _ => {}
     }
     Ok(())
+}
+
+fn ratio(text: &str) -> Result<f64, &'static str> {
+    text.parse::<f64>().ok().filter(|r| *r > 0.0 && *r <= 100.0).ok_or("a ratio above 0, e.g. 0.8")
 }
 
 fn size(text: &str) -> Result<u64, &'static str> {
@@ -361,7 +432,9 @@ pub fn human(text: &str) -> Option<u64> {
     (!unit.is_empty() && number <= bounds::MAX_EXACT).then_some(number)
 }
 
-fn partition(text: &str) -> Option<Vec<u64>> {
+/// Layers by stage, `21,20,20`.
+#[must_use]
+pub fn partition(text: &str) -> Option<Vec<u64>> {
     let layers: Option<Vec<u64>> = text.split(',').map(|n| n.trim().parse().ok()).collect();
     layers.filter(|l| l.len() <= bounds::STAGES && l.iter().all(|n| bounds::STAGE_LAYERS.contains(n)))
 }

@@ -1,5 +1,8 @@
 //! A piece of shell to the commands in it, word by word, each with its line. Nothing is run or expanded.
 
+use std::iter::Peekable;
+use std::str::Chars;
+
 /// A word and the line it begins on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Word {
@@ -22,6 +25,24 @@ impl Word {
 pub struct Command {
     pub assignments: Vec<(String, String)>,
     pub words: Vec<Word>,
+    /// Texts that stand in the script itself (`<<EOF`).
+    pub here: Vec<Here>,
+}
+
+/// A text in a script, and the line on which it begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Here {
+    pub text: String,
+    pub line: u32,
+}
+
+impl Command {
+    /// The file that the command writes such a text into (`cat > FILE <<EOF`).
+    #[must_use]
+    pub fn writes(&self) -> Option<(&str, &Here)> {
+        let at = self.words.iter().position(|word| matches!(word.text.as_str(), ">" | ">|"))?;
+        Some((&self.words.get(at + 1)?.text, self.here.last()?))
+    }
 }
 
 /// Words of a text, at most.
@@ -37,6 +58,7 @@ pub fn commands(text: &str) -> Vec<Command> {
     let mut word: Option<Word> = None;
     let mut chars = text.chars().peekable();
     let mut total = 0_usize;
+    let mut awaited: Vec<Delimiter> = Vec::new();
     while let Some(c) = chars.next() {
         let at = line;
         let push = |word: &mut Option<Word>, text: &str, expands: bool| {
@@ -99,11 +121,19 @@ pub fn commands(text: &str) -> Vec<Command> {
                     chars.next();
                 }
             }
+            '<' if chars.peek() == Some(&'<') => {
+                end_word(&mut command, &mut word, &mut total);
+                chars.next();
+                awaited.extend(delimiter(&mut chars));
+            }
             ' ' | '\t' | '\r' => end_word(&mut command, &mut word, &mut total),
             '\n' | ';' | '&' | '|' => {
                 end_word(&mut command, &mut word, &mut total);
                 if c == '\n' {
                     line = line.saturating_add(1);
+                    for delimiter in awaited.drain(..) {
+                        command.here.push(here(&mut chars, &delimiter, &mut line));
+                    }
                 }
                 end_command(&mut out, &mut command);
             }
@@ -116,6 +146,51 @@ pub fn commands(text: &str) -> Vec<Command> {
     end_word(&mut command, &mut word, &mut total);
     end_command(&mut out, &mut command);
     out
+}
+
+/// What ends a text in a script.
+struct Delimiter {
+    word: String,
+    /// `<<-`: tabs in front of lines do not count.
+    indented: bool,
+}
+
+/// The delimiter after `<<`; none for `<<<`, where a word follows that is no such text.
+fn delimiter(chars: &mut Peekable<Chars<'_>>) -> Option<Delimiter> {
+    if chars.peek() == Some(&'<') {
+        chars.next();
+        return None;
+    }
+    let indented = chars.next_if_eq(&'-').is_some();
+    while chars.next_if(|c| matches!(c, ' ' | '\t')).is_some() {}
+    let mut word = String::new();
+    while let Some(c) = chars.next_if(|c| !c.is_whitespace() && !matches!(c, ';' | '&' | '|' | '>')) {
+        if !matches!(c, '\'' | '"' | '\\') {
+            word.push(c);
+        }
+    }
+    (!word.is_empty()).then_some(Delimiter { word, indented })
+}
+
+/// The lines up to a delimiter, or to the end.
+fn here(chars: &mut Peekable<Chars<'_>>, delimiter: &Delimiter, line: &mut u32) -> Here {
+    let first = *line;
+    let mut text = String::new();
+    while chars.peek().is_some() {
+        let mut one: String = std::iter::from_fn(|| chars.next_if(|c| *c != '\n')).collect();
+        if chars.next().is_some() {
+            *line = line.saturating_add(1);
+        }
+        if delimiter.indented {
+            one = one.trim_start_matches('\t').to_owned();
+        }
+        if one.trim_end_matches('\r') == delimiter.word {
+            break;
+        }
+        text.push_str(&one);
+        text.push('\n');
+    }
+    Here { text, line: first }
 }
 
 fn end_word(command: &mut Command, word: &mut Option<Word>, total: &mut usize) {
@@ -175,6 +250,18 @@ mod tests {
             [("A".to_owned(), "1".to_owned()), ("B".to_owned(), "x=y".to_owned())]
         );
         assert!(commands("vllm serve $MODEL")[0].words[2].expands);
+    }
+
+    #[test]
+    fn a_text_in_a_script_is_no_command() {
+        let found = commands("cat > o.yaml <<'END'\nvllm serve x\n  a: 1\nEND\ntrtllm-serve m\n");
+        assert_eq!(found.len(), 2);
+        let (path, here) = found[0].writes().expect("a file");
+        assert_eq!((path, here.text.as_str(), here.line), ("o.yaml", "vllm serve x\n  a: 1\n", 2));
+        assert_eq!((found[1].words[0].text.as_str(), found[1].words[0].line), ("trtllm-serve", 5));
+        for text in ["cat <<", "cat <<EOF", "cat <<<x", "cat <<A <<B\n1\nA\n2\nB\nls", "<<-\tX\n\tX"] {
+            let _ = commands(text);
+        }
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! Files without a kind: values of Helm charts, SkyPilot tasks, compose files, an engine's own settings file.
 
-use super::super::command::{At, Command, Finding, Meaning, Severity, Word, read, read_command, table};
-use super::ray::keywords;
-use super::{Args, Deployment, Manifest, later, model_of_uri, pods};
-use crate::ingest::yaml::{Node, Yaml};
+use super::super::command::{
+    At, Command, Finding, Meaning, Severity, Word, read, read_command, settings_words, table,
+};
+use super::{Args, Deployment, Manifest, model_of_uri, pods};
+use crate::ingest::yaml::Node;
 
 /// vLLM production-stack: `servingEngineSpec.modelSpec[]`.
 pub(super) fn production_stack(node: &Node, out: &mut Manifest) {
@@ -35,15 +36,17 @@ pub(super) fn production_stack(node: &Node, out: &mut Manifest) {
         command.model =
             spec.get("modelURL").and_then(|n| Some(At { value: n.text()?.to_owned(), line: n.line }));
         command.revision = spec.get("modelRevision").and_then(Node::text).map(str::to_owned);
+        pods::layers_of_stages(spec, &mut command);
         if let Some(version) = spec.get("tag").and_then(Node::text).map(|t| t.trim_start_matches('v'))
             && version.starts_with(|c: char| c.is_ascii_digit())
         {
             version.clone_into(&mut command.settings.version);
         }
         let ray = spec.at(&["raySpec", "enabled"]).and_then(Node::flag) == Some(true);
-        if command.pp.as_ref().is_some_and(|p| p.value > 1) && !ray {
+        let field = of("pipelineParallelSize").filter(|p| p.whole().is_some_and(|p| p > 1) && !ray);
+        if let Some(field) = field {
             out.findings.push(Finding::at(
-                command.line_of(Meaning::Pp),
+                field.line,
                 Severity::Fail,
                 "productionstack_pp_needs_ray",
                 "pipelineParallelSize is read by the Ray template only: set raySpec.enabled: true, or it is ignored",
@@ -90,6 +93,8 @@ pub(super) fn llm_d(node: &Node, out: &mut Manifest) {
             pods::engine(container, Some("vllm"), &mut out.findings)
         };
         let Some(mut command) = command else { continue };
+        pods::version_of_image(Some(container), &mut command);
+        pods::layers_of_stages(container, &mut command);
         if command.model.is_none() {
             let model = artifacts.and_then(|a| a.get("name").or_else(|| a.get("uri")));
             command.model = model.and_then(|n| Some(At { value: model_of_uri(n.text()?), line: n.line }));
@@ -143,13 +148,8 @@ pub(super) fn skypilot(node: &Node, out: &mut Manifest) {
     let replicas = service.and_then(|s| {
         s.get("replicas").or_else(|| s.at(&["replica_policy", "min_replicas"])).and_then(Node::whole)
     });
-    for mut command in read(run.text().unwrap_or_default()) {
-        for (_, line) in &mut command.lines {
-            *line = later(*line, run.line);
-        }
-        for finding in &mut command.findings {
-            finding.line = later(finding.line, run.line);
-        }
+    for command in read(run.text().unwrap_or_default()) {
+        let command = command.moved(run.line);
         out.deployments.push(Deployment {
             name: node.get("name").and_then(Node::text).unwrap_or("service").to_owned(),
             role: pods::role_of(&command),
@@ -162,32 +162,71 @@ pub(super) fn skypilot(node: &Node, out: &mut Manifest) {
     }
 }
 
+/// The body that creates a model in GPUStack.
+pub(super) fn gpustack(node: &Node, out: &mut Manifest) {
+    out.platform = "gpustack";
+    let engine = match node.get("backend").and_then(Node::text).map(str::to_ascii_lowercase).as_deref() {
+        None | Some("vllm") => "vllm",
+        Some("sglang") => "sglang",
+        Some(_) => return,
+    };
+    let mut args = Args::new();
+    args.list(node.get("backend_parameters"), &mut out.findings);
+    let mut command = args.command(engine, node.line);
+    let model = node.get("huggingface_repo_id");
+    command.model =
+        model.and_then(|n| Some(At { value: n.text()?.to_owned(), line: n.line })).or(command.model);
+    if let Some(version) = node.get("backend_version").and_then(Node::text) {
+        version.trim_start_matches('v').clone_into(&mut command.settings.version);
+    }
+    let gpus = node.at(&["gpu_selector", "gpus_per_replica"]);
+    out.deployments.push(Deployment {
+        name: node.get("name").and_then(Node::text).unwrap_or("model").to_owned(),
+        role: pods::role_of(&command),
+        command,
+        replicas: node.get("replicas").and_then(Node::whole).unwrap_or(1),
+        pods: 1,
+        gpus_per_pod: gpus.and_then(|n| Some(At { value: n.whole()?, line: n.line })),
+        gpu: None,
+    });
+}
+
 /// A compose file.
 pub(super) fn compose(node: &Node, out: &mut Manifest) {
     out.platform = "compose";
     for (name, service) in node.get("services").map(Node::pairs).unwrap_or_default() {
-        let text = service.get("command").and_then(Node::text);
         let image = service.get("image").and_then(Node::text).unwrap_or_default();
-        // a text is split as by a shell
-        let command = if let Some(text) = text {
-            read(&format!("{image} {}", text.replace('\n', " "))).into_iter().next()
-        } else {
-            let mut args = Args::new();
-            args.0.push(Word::new(image, service.line));
-            args.list(service.get("command"), &mut out.findings);
-            read_command(&Command { assignments: Vec::new(), words: args.0 })
-        };
-        let Some(command) = command else { continue };
+        let mut args = Args::new();
+        args.0.push(Word::new(image, service.line));
+        for part in ["entrypoint", "command"].into_iter().filter_map(|key| service.get(key)) {
+            match part.text() {
+                // a text is split as by a shell
+                Some(text) => args.shell(&text.replace('\n', " ").replace("$$", "$"), part.line),
+                None => args.list(Some(part), &mut out.findings),
+            }
+        }
+        let command =
+            Command { words: args.0, assignments: pods::assignments(service), ..Command::default() };
+        let Some(command) = read_command(&command) else { continue };
+        let devices = service.at(&["deploy", "resources", "reservations", "devices"]);
         out.deployments.push(Deployment {
             name: name.clone(),
             role: pods::role_of(&command),
             command,
             replicas: service.at(&["deploy", "replicas"]).and_then(Node::whole).unwrap_or(1),
             pods: 1,
-            gpus_per_pod: None,
+            gpus_per_pod: devices.and_then(reserved),
             gpu: None,
         });
     }
+}
+
+/// GPUs that a service reserves.
+fn reserved(devices: &Node) -> Option<At<u64>> {
+    let device = devices.items().first()?;
+    let named = device.get("device_ids").map(|ids| (ids.items().len() as u64, ids.line));
+    let counted = device.get("count").and_then(|n| Some((n.whole()?, n.line)));
+    named.or(counted).map(|(value, line)| At { value, line })
 }
 
 /// An engine's own settings file: vLLM's `--config`, SGLang's, TensorRT-LLM's extra options.
@@ -208,14 +247,7 @@ pub(super) fn settings_file(node: &Node, out: &mut Manifest) {
     }
     out.platform = "engine-settings";
     let mut args = Args::new();
-    keywords(Some(node).filter(|n| matches!(n.value, Yaml::Map(_))), &mut args);
-    // nested maps of TensorRT-LLM are settings too
-    args.0.retain(|w| !w.text.starts_with("--kv-cache-config") && !w.text.starts_with('{'));
-    if let Some(cache) = node.get("kv_cache_config") {
-        args.value("free-gpu-memory-fraction", cache.get("free_gpu_memory_fraction"));
-        args.value("tokens-per-block", cache.get("tokens_per_block"));
-        args.value("kv-cache-dtype", cache.get("dtype"));
-    }
+    args.0.extend(settings_words(node));
     let command = args.command(engine, node.line);
     out.deployments.push(Deployment {
         name: "settings".to_owned(),

@@ -37,7 +37,9 @@ fn part(spec: &Node, role: &str, name: &str, model: Option<&Node>, out: &mut Man
         if let Some(additional) = additional {
             args.0.extend(pods::words_of(additional));
         }
-        args.command("vllm", spec.line)
+        let mut command = args.command("vllm", spec.line);
+        pods::version_of_image(main, &mut command);
+        command
     });
     if let Some(stages) = size("pipeline").and_then(|p| Some(At { value: p.whole()?, line: p.line }))
         && stages.value > 1

@@ -4,7 +4,8 @@
 //! wherever it stands. What a platform would drop or refuse is a finding of its own.
 //!
 //! Sources: vLLM production-stack chart 0.1.12, llm-d modelservice chart 0.4.12, KServe 0.20 (`LLMInferenceService`),
-//! Ray Serve LLM 2.60, NVIDIA Dynamo 1.6 (`DynamoGraphDeployment`), LeaderWorkerSet v1, SkyPilot 0.14.
+//! Ray Serve LLM 2.60, NVIDIA Dynamo 1.6 (`DynamoGraphDeployment`), LeaderWorkerSet v1, SkyPilot 0.14, AIBrix
+//! (`StormService`), JobSet v1alpha2, GPUStack (body of a model).
 
 mod charts;
 mod dynamo;
@@ -12,7 +13,7 @@ mod kserve;
 mod pods;
 mod ray;
 
-use super::command::{At, EngineCommand, Finding, Severity, Word, read_words};
+use super::command::{At, EngineCommand, FileText, Finding, Severity, Word, read_words};
 use super::yaml::{self, Node, YamlError};
 
 /// What a file deploys.
@@ -54,8 +55,45 @@ impl Deployment {
 /// # Errors
 /// The first place that is no YAML.
 pub fn read(text: &str) -> Result<Vec<Manifest>, YamlError> {
+    read_with(text, &[])
+}
+
+/// The same with files that lie beside it: what an engine in it names as its settings is read from them, and from the
+/// `ConfigMap`s of the file itself.
+///
+/// # Errors
+/// The first place that is no YAML.
+pub fn read_with(text: &str, beside: &[FileText<'_>]) -> Result<Vec<Manifest>, YamlError> {
     let documents = yaml::read(text)?;
-    Ok(documents.iter().filter_map(read_document).collect())
+    let mut files: Vec<FileText<'_>> = documents.iter().flat_map(config_map).collect();
+    files.extend_from_slice(beside);
+    let mut found: Vec<Manifest> = documents.iter().filter_map(read_document).collect();
+    for deployment in found.iter_mut().flat_map(|manifest| &mut manifest.deployments) {
+        let path = deployment.command.settings_file.as_ref().map(|path| path.value.clone());
+        if let Some(file) = path.and_then(|path| files.iter().find(|f| f.is_at(&path))) {
+            deployment.command = deployment.command.clone().with_file(file);
+        }
+    }
+    for manifest in &mut found {
+        for deployment in &manifest.deployments {
+            gpus_add_up(deployment, &mut manifest.findings);
+        }
+    }
+    found.retain(|manifest| !manifest.deployments.is_empty() || !manifest.findings.is_empty());
+    Ok(found)
+}
+
+/// The files in a `ConfigMap`.
+fn config_map(node: &Node) -> Vec<FileText<'_>> {
+    if node.get("kind").and_then(Node::text) != Some("ConfigMap") {
+        return Vec::new();
+    }
+    node.get("data")
+        .map(Node::pairs)
+        .unwrap_or_default()
+        .iter()
+        .filter_map(|(name, file)| Some(FileText { name, text: file.text()?, line: file.line }))
+        .collect()
 }
 
 fn read_document(node: &Node) -> Option<Manifest> {
@@ -66,18 +104,18 @@ fn read_document(node: &Node) -> Option<Manifest> {
         "LeaderWorkerSet" => pods::leader_worker_set(node, &mut out),
         "DynamoGraphDeployment" => dynamo::read(node, &mut out),
         "RayService" => ray::service(node, &mut out),
+        "StormService" => pods::storm_service(node, &mut out),
+        "JobSet" => pods::job_set(node, &mut out),
         _ if node.at(&["servingEngineSpec", "modelSpec"]).is_some() => {
             charts::production_stack(node, &mut out);
         }
         _ if node.get("modelArtifacts").is_some() => charts::llm_d(node, &mut out),
+        _ if node.get("backend_parameters").is_some() => charts::gpustack(node, &mut out),
         _ if node.get("applications").is_some() => ray::config(node, &mut out),
         _ if node.get("run").is_some() && node.get("resources").is_some() => charts::skypilot(node, &mut out),
         _ if kind.is_empty() && node.get("services").is_some() => charts::compose(node, &mut out),
         _ if kind.is_empty() => charts::settings_file(node, &mut out),
         _ => pods::any(node, &mut out),
-    }
-    for deployment in &out.deployments {
-        gpus_add_up(deployment, &mut out.findings);
     }
     (!out.deployments.is_empty() || !out.findings.is_empty()).then_some(out)
 }
@@ -85,6 +123,9 @@ fn read_document(node: &Node) -> Option<Manifest> {
 /// A pod must be given as many GPUs as its share of the ranks.
 fn gpus_add_up(deployment: &Deployment, findings: &mut Vec<Finding>) {
     let (Some(given), Some(at)) = (deployment.gpus(), &deployment.gpus_per_pod) else { return };
+    if deployment.role == "headless" {
+        return;
+    }
     let needed = deployment.command.ranks();
     if given != needed {
         findings.push(Finding::at(
@@ -169,7 +210,9 @@ impl Args {
 }
 
 fn word_of(text: &str, line: u32) -> Word {
-    Word { text: text.to_owned(), line, expands: text.contains("$(") || text.contains("${") }
+    // two dollars are one that means nothing
+    let left = text.replace("$$", "");
+    Word { text: text.replace("$$", "$"), line, expands: left.contains("$(") || left.contains("${") }
 }
 
 /// The line in the file of a line in a text that begins on `first`.

@@ -1,9 +1,9 @@
 //! Containers: what a pod runs.
 
 use super::super::command::{
-    At, EngineCommand, Finding, Severity, Word, engine_of_image, read, read_command,
+    At, EngineCommand, Finding, Severity, Word, engine_of_image, partition, read, read_command,
 };
-use super::{Args, Deployment, Manifest, later};
+use super::{Args, Deployment, Manifest};
 use crate::ingest::command::Command;
 use crate::ingest::yaml::Node;
 
@@ -35,6 +35,45 @@ pub(super) fn leader_worker_set(node: &Node, out: &mut Manifest) {
                 command,
                 replicas,
                 pods: size,
+                gpus_per_pod: gpus(container),
+                gpu: None,
+            });
+        }
+    }
+}
+
+/// AIBrix `StormService`: roles of replicas, each of `podGroupSize` pods that run alike.
+pub(super) fn storm_service(node: &Node, out: &mut Manifest) {
+    out.platform = "aibrix";
+    let sets = node.at(&["spec", "replicas"]).and_then(Node::whole).unwrap_or(1);
+    let roles = node.at(&["spec", "template", "spec", "roles"]).map(Node::items).unwrap_or_default();
+    for role in roles {
+        let replicas = role.get("replicas").and_then(Node::whole).unwrap_or(1).saturating_mul(sets);
+        let pods = role.get("podGroupSize").and_then(Node::whole).unwrap_or(1);
+        grouped(role.at(&["template", "spec"]), &name_of(node), replicas, pods, out);
+    }
+}
+
+/// `JobSet`: jobs of as many pods as a replica has nodes.
+pub(super) fn job_set(node: &Node, out: &mut Manifest) {
+    out.platform = "jobset";
+    for job in node.at(&["spec", "replicatedJobs"]).map(Node::items).unwrap_or_default() {
+        let replicas = job.get("replicas").and_then(Node::whole).unwrap_or(1);
+        let pods = job.at(&["template", "spec", "parallelism"]).and_then(Node::whole).unwrap_or(1);
+        grouped(job.at(&["template", "spec", "template", "spec"]), &name_of(node), replicas, pods, out);
+    }
+}
+
+/// The engines of a pod that stands for all pods of its group.
+fn grouped(pod: Option<&Node>, name: &str, replicas: u64, pods: u64, out: &mut Manifest) {
+    for container in pod.and_then(|p| p.get("containers")).map(Node::items).unwrap_or_default() {
+        if let Some(command) = engine(container, None, &mut out.findings) {
+            out.deployments.push(Deployment {
+                name: name.to_owned(),
+                role: role_of(&command),
+                command,
+                replicas,
+                pods,
                 gpus_per_pod: gpus(container),
                 gpu: None,
             });
@@ -92,7 +131,7 @@ pub(super) fn engine(
         let mut words = Args::new();
         words.list(container.get("command"), findings);
         words.list(container.get("args"), findings);
-        let command = Command { assignments: assignments(container), words: words.0 };
+        let command = Command { assignments: assignments(container), words: words.0, ..Command::default() };
         read_command(&command).or_else(|| {
             let engine = of_image.as_ref().map(|(engine, _)| *engine).or(fallback)?;
             // an image with its own entry point takes bare flags
@@ -101,13 +140,34 @@ pub(super) fn engine(
             (bare && flags).then(|| super::read_words(engine, &command.words, container.line))
         })
     })?;
-    if let Some((engine, Some(version))) = of_image
-        && engine == found.settings.name
-        && found.settings.version.is_empty()
-    {
-        found.settings.version = version;
+    version_of_image(Some(container), &mut found);
+    if found.settings.pp_layer_partition.is_none() {
+        layers_of_stages(container, &mut found);
     }
     Some(found)
+}
+
+/// The release by the tag of the container's image, where the command does not say.
+pub(super) fn version_of_image(container: Option<&Node>, command: &mut EngineCommand) {
+    let image = container.and_then(|c| c.get("image")).and_then(Node::text).unwrap_or_default();
+    if let Some((engine, Some(version))) = engine_of_image(image)
+        && engine == command.settings.name
+        && command.settings.version.is_empty()
+    {
+        command.settings.version = version;
+    }
+}
+
+/// Layers of the stages, where the environment gives them.
+pub(super) fn layers_of_stages(container: &Node, command: &mut EngineCommand) {
+    let name = match command.settings.name.as_str() {
+        "vllm" => "VLLM_PP_LAYER_PARTITION",
+        "sglang" => "SGLANG_PP_LAYER_PARTITION",
+        _ => return,
+    };
+    if let Some(text) = variable(container, name).and_then(Node::text) {
+        command.settings.pp_layer_partition = partition(text);
+    }
 }
 
 /// The engine in a shell script: `sh -c "…"`.
@@ -118,26 +178,18 @@ fn script(container: &Node) -> Option<EngineCommand> {
     };
     let shell = words().any(|w| matches!(w.text(), Some("-c" | "-lc" | "-ec" | "-xc")));
     let text = words().rfind(|w| shell && w.text().is_some_and(|t| t.contains(char::is_whitespace)))?;
-    let mut found = read(text.text()?).into_iter().next()?;
-    let first = text.line;
-    found.line = later(found.line, first);
-    for (_, line) in &mut found.lines {
-        *line = later(*line, first);
-    }
-    for finding in &mut found.findings {
-        finding.line = later(finding.line, first);
-    }
-    for at in [&mut found.tp, &mut found.pp, &mut found.data_parallel, &mut found.dcp].into_iter().flatten() {
-        at.line = later(at.line, first);
-    }
-    Some(found)
+    let found = read(&text.text()?.replace("$$", "$")).into_iter().next()?;
+    Some(found.moved(text.line))
 }
 
 /// Environment variables that the engine's settings depend on.
-fn assignments(container: &Node) -> Vec<(String, String)> {
+pub(super) fn assignments(container: &Node) -> Vec<(String, String)> {
     let of =
         |item: &Node| Some((item.get("name")?.text()?.to_owned(), item.get("value")?.text()?.to_owned()));
-    container.get("env").map(Node::items).unwrap_or_default().iter().filter_map(of).collect()
+    let listed = container.get("env").map(Node::items).unwrap_or_default().iter().filter_map(of);
+    // a compose file has a map
+    let mapped = container.get("environment").map(Node::pairs).unwrap_or_default().iter();
+    listed.chain(mapped.filter_map(|(name, value)| Some((name.clone(), value.text()?.to_owned())))).collect()
 }
 
 /// The value of an environment variable, with its line.
@@ -165,7 +217,7 @@ pub(super) fn name_of(node: &Node) -> String {
 /// The part that an engine plays in a split deployment.
 pub(super) fn role_of(command: &EngineCommand) -> String {
     match command.role.as_deref() {
-        Some(role @ ("prefill" | "decode")) => role.to_owned(),
+        Some(role @ ("prefill" | "decode" | "headless")) => role.to_owned(),
         _ => "both".to_owned(),
     }
 }
@@ -174,7 +226,7 @@ pub(super) fn role_of(command: &EngineCommand) -> String {
 pub(super) fn words_of(node: &Node) -> Vec<Word> {
     let mut args = Args::new();
     if let Some(text) = node.text() {
-        args.shell(text, node.line);
+        args.shell(&text.replace("$$", "$"), node.line);
     }
     args.0
 }

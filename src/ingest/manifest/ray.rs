@@ -1,8 +1,8 @@
 //! Ray Serve LLM: `engine_kwargs` are the engine's own settings in snake case.
 
-use super::super::command::{At, Finding, Severity, Word};
+use super::super::command::{At, Finding, Severity, keywords, partition};
 use super::{Args, Deployment, Manifest, later};
-use crate::ingest::yaml::{self, Node, Yaml};
+use crate::ingest::yaml::{self, Node};
 
 /// `RayService`: the configuration is a text inside the object.
 pub(super) fn service(node: &Node, out: &mut Manifest) {
@@ -17,12 +17,7 @@ pub(super) fn service(node: &Node, out: &mut Manifest) {
             }
             out.platform = "ray-serve";
             for mut deployment in nested.deployments {
-                for (_, line) in &mut deployment.command.lines {
-                    *line = later(*line, inner.line);
-                }
-                for finding in &mut deployment.command.findings {
-                    finding.line = later(finding.line, inner.line);
-                }
+                deployment.command = deployment.command.moved(inner.line);
                 out.deployments.push(deployment);
             }
             out.findings.extend(
@@ -58,10 +53,15 @@ fn llm(entry: &Node, role: &str, out: &mut Manifest) {
     let loading = entry.get("model_loading_config");
     let kwargs = entry.get("engine_kwargs");
     let mut args = Args::new();
-    keywords(kwargs, &mut args);
+    args.0.extend(keywords(kwargs));
     let mut command = args.command("vllm", entry.line);
     let source = loading.and_then(|l| l.get("model_source").or_else(|| l.get("model_id")));
     command.model = source.and_then(|n| Some(At { value: n.text()?.to_owned(), line: n.line }));
+    if let Some(layers) =
+        entry.at(&["runtime_env", "env_vars", "VLLM_PP_LAYER_PARTITION"]).and_then(Node::text)
+    {
+        command.settings.pp_layer_partition = partition(layers);
+    }
     let name = loading.and_then(|l| l.get("model_id")).and_then(Node::text).unwrap_or("model").to_owned();
     let bundles = entry.at(&["placement_group_config", "bundles"]);
     if let Some(bundles) = bundles {
@@ -85,36 +85,4 @@ fn llm(entry: &Node, role: &str, out: &mut Manifest) {
         gpus_per_pod: None,
         gpu: entry.get("accelerator_type").and_then(Node::text).map(str::to_owned),
     });
-}
-
-/// Settings by keyword to flags: true is a switch, a map is its JSON.
-pub(super) fn keywords(node: Option<&Node>, args: &mut Args) {
-    for (key, value) in node.map(Node::pairs).unwrap_or_default() {
-        let flag = format!("--{}", key.replace('_', "-"));
-        match (&value.value, value.flag()) {
-            (Yaml::Scalar { plain: true, .. }, Some(true)) => args.0.push(Word::new(flag, value.line)),
-            (Yaml::Scalar { plain: true, .. }, Some(false)) => {
-                args.0.push(Word::new(format!("--no-{}", key.replace('_', "-")), value.line));
-            }
-            (Yaml::Map(_), _) => {
-                args.0.push(Word::new(flag, value.line));
-                args.0.push(Word::new(json(value).to_string(), value.line));
-            }
-            _ => args.value(&key.replace('_', "-"), Some(value)),
-        }
-    }
-}
-
-fn json(node: &Node) -> serde_json::Value {
-    match &node.value {
-        Yaml::Map(pairs) => {
-            pairs.iter().map(|(k, v)| (k.clone(), json(v))).collect::<serde_json::Map<_, _>>().into()
-        }
-        Yaml::List(items) => items.iter().map(json).collect::<Vec<_>>().into(),
-        Yaml::Scalar { text, plain } => match (plain, node.whole(), node.flag()) {
-            (true, Some(n), _) => n.into(),
-            (true, None, Some(flag)) => flag.into(),
-            _ => text.clone().into(),
-        },
-    }
 }

@@ -21,6 +21,9 @@ pub struct MemorySummary {
     /// releases that do not count them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub largest_safe_utilization: Option<f64>,
+    /// The engine's own knob of memory for this layout, given or derived: `gpu_memory_utilization`, `mem_fraction_static`,
+    /// `free_gpu_memory_fraction`.
+    pub utilization: f64,
     /// The stage that holds the fewest blocks.
     pub binding_stage: u64,
     /// Layers of each stage where they follow the free memory and not the engine's own split: start it with these.

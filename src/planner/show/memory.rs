@@ -24,6 +24,7 @@ pub(super) fn shown(ground: &Ground<'_>, replica: &Replica) -> MemorySummary {
         budget_bytes,
         smallest_utilization,
         largest_safe_utilization,
+        utilization: replica.budget.utilization,
         binding_stage: replica.capacity.binding_stage as u64,
         layer_partition: replica.layer_partition.clone(),
         stages,

@@ -57,7 +57,8 @@ const VLLM_RELEASES: &[(&str, &str)] = &[
 ];
 
 /// The release of a record: its own version where that is a release, else the newest before its date.
-fn version(row: &MemoryRow) -> String {
+#[must_use]
+pub fn version(row: &MemoryRow) -> String {
     let own = row.engine_version.as_deref().map(|v| v.split_whitespace().next().unwrap_or(v));
     // "0.1.dev1+g…" is a build from source
     if let Some(own) =

@@ -4,7 +4,7 @@ use super::{Check, DeploymentAnswer, Status, size};
 use crate::ingest::check::Described;
 use crate::ingest::command::Meaning;
 use crate::planner::plan::{Plan, RankedLayout, RefusedLayout};
-use crate::planner::units::grouped;
+use crate::planner::units::{Bytes, grouped};
 use crate::service::question::Asked;
 
 /// The checks of one deployment, and what will run.
@@ -15,13 +15,23 @@ pub(super) struct Judged {
 
 pub(super) fn judge(described: &Described, mut asked: Asked) -> Judged {
     let replicas = put_sizes(described, &mut asked);
-    let plan = asked.plan();
     let mut checks = Checks { name: &described.deployment.name, list: Vec::new() };
     let command = &described.deployment.command;
-    let layout = plan.layouts.first();
+    experts_over_some(&mut checks, described);
+    let first = asked.plan();
+    let asked_length = first.request.engines.first().map_or(0, |e| e.max_model_len);
+    let plan = starts_all_the_same(&mut asked, &first).unwrap_or(first);
+    let mut layouts = plan.layouts.clone();
+    if let Some(layout) = layouts.first_mut() {
+        cap_tokens(&mut checks, described, layout);
+    }
+    let layout = layouts.first();
     let refused = if layout.is_none() { plan.refused.first() } else { None };
     match (layout, refused) {
-        (Some(layout), _) => started(&mut checks, described, &plan, layout),
+        (Some(layout), _) => {
+            let planned_length = plan.request.engines.first().map_or(0, |e| e.max_model_len);
+            started(&mut checks, described, (asked_length, planned_length), layout);
+        }
         (None, Some(refused)) => {
             checks.add(
                 "starts",
@@ -64,6 +74,61 @@ pub(super) fn judge(described: &Described, mut asked: Asked) -> Judged {
         },
         checks: checks.list,
     }
+}
+
+/// vLLM refuses a length that its cache cannot hold. The others start and turn away the requests that are too long:
+/// the plan of the longest that fits then says what runs.
+fn starts_all_the_same(asked: &mut Asked, plan: &Plan) -> Option<Plan> {
+    let engine = asked.input.engines.first_mut().filter(|e| e.name != "vllm")?;
+    if !plan.layouts.is_empty() || plan.refused.first()?.code != "kv_cache_too_small" {
+        return None;
+    }
+    engine.max_model_len = Some(1);
+    let longest = asked.plan().layouts.first()?.capacity.max_sequence_tokens;
+    asked.input.engines.first_mut()?.max_model_len = Some(longest.max(1));
+    Some(asked.plan()).filter(|plan| !plan.layouts.is_empty())
+}
+
+/// Experts over some of the ranks, the rest of them split: nothing is planned so.
+fn experts_over_some(checks: &mut Checks<'_>, described: &Described) {
+    let command = &described.deployment.command;
+    let ranks = size(command.tp.as_ref());
+    if let Some(over) = command.experts_over.filter(|n| *n > 1 && *n != ranks) {
+        checks.add(
+            "expert_parallel_assumed",
+            Status::Warn,
+            command.line_of(Meaning::ExpertParallelSize),
+            format!(
+                "Experts over {over} of {ranks} ranks: the figures are those of experts over all of them."
+            ),
+        );
+    }
+}
+
+/// A cache whose size in tokens or blocks is given: never more than the memory holds.
+fn cap_tokens(checks: &mut Checks<'_>, described: &Described, layout: &mut RankedLayout) {
+    let command = &described.deployment.command;
+    let capacity = &mut layout.capacity;
+    let held = capacity.kv_tokens_per_replica;
+    let by_blocks = command.blocks.as_ref().map(|blocks| {
+        let share = blocks.value as f64 / capacity.kv_blocks.max(1) as f64;
+        (blocks.line, Bytes::from_f64(held as f64 * share).get())
+    });
+    let by_tokens = command.token_cap.as_ref().map(|cap| (cap.line, cap.value));
+    let Some((line, tokens)) = by_blocks.or(by_tokens) else { return };
+    if tokens > held {
+        checks.add(
+            "cache_larger_than_memory",
+            if by_blocks.is_some() { Status::Fail } else { Status::Pass },
+            line,
+            format!("A cache of {} tokens is asked for; memory holds {}.", grouped(tokens), grouped(held)),
+        );
+        return;
+    }
+    let share = tokens as f64 / held.max(1) as f64;
+    capacity.kv_tokens_per_replica = tokens;
+    capacity.max_sequence_tokens = capacity.max_sequence_tokens.min(tokens);
+    capacity.engine_max_concurrency *= share;
 }
 
 /// Limit the search to what the command says. vLLM's data-parallel ranks share the experts of a model that has any;
@@ -110,11 +175,16 @@ impl Checks<'_> {
     }
 }
 
-fn started(checks: &mut Checks<'_>, described: &Described, plan: &Plan, layout: &RankedLayout) {
+fn started(
+    checks: &mut Checks<'_>,
+    described: &Described,
+    (max_model_len, planned_length): (u64, u64),
+    layout: &RankedLayout,
+) {
     let command = &described.deployment.command;
     let capacity = &layout.capacity;
     let margin = Margin::of(layout);
-    let max_model_len = plan.request.engines.first().map_or(0, |e| e.max_model_len);
+    let refuses = command.settings.name == "vllm";
     checks.add(
         "starts",
         if margin.certain() { Status::Pass } else { Status::Warn },
@@ -132,7 +202,7 @@ fn started(checks: &mut Checks<'_>, described: &Described, plan: &Plan, layout: 
             "{} KV tokens in each of {} engines, {:.2} requests of {} tokens at once.",
             grouped(capacity.kv_tokens_per_replica),
             layout.layout.dp.saturating_mul(layout.layout.attention_dp),
-            capacity.engine_max_concurrency,
+            capacity.engine_max_concurrency * planned_length as f64 / max_model_len.max(1) as f64,
             grouped(max_model_len)
         ),
     );
@@ -152,7 +222,7 @@ fn started(checks: &mut Checks<'_>, described: &Described, plan: &Plan, layout: 
         let holds = max_model_len <= capacity.max_sequence_tokens;
         checks.add(
             "max_model_len",
-            if holds { Status::Warn } else { Status::Fail },
+            if holds || !refuses { Status::Warn } else { Status::Fail },
             command.line_of(Meaning::MaxModelLen),
             format!(
                 "max_model_len {} is {}: the longest sequence is {} tokens, {} at the low end. Set that.",
@@ -201,7 +271,7 @@ impl Margin {
             return 0;
         }
         let share = ((self.kv_gib - self.unknown_gib) / self.kv_gib).clamp(0.0, 1.0);
-        crate::planner::units::Bytes::from_f64(tokens as f64 * share).get().min(longest)
+        Bytes::from_f64(tokens as f64 * share).get().min(longest)
     }
 }
 

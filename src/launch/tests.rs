@@ -1,5 +1,4 @@
-use super::serve;
-use crate::launch::Wanted;
+use super::{Engine, Wanted, commands};
 use crate::planner::estimate::{Basis, Estimate};
 use crate::planner::input::EngineSettings;
 use crate::planner::latency::roof::{Passes, roof};
@@ -32,6 +31,7 @@ fn layout(tp: u64, pp: u64, dp: u64, attention_dp: u64, ep: u64, dcp: u64, holds
             pp_link: None,
             ep_link: None,
             tp_crosses_nodes: false,
+            devices: Vec::new(),
         },
         kv: KvSummary {
             kv_heads_per_gpu: 1,
@@ -45,6 +45,7 @@ fn layout(tp: u64, pp: u64, dp: u64, attention_dp: u64, ep: u64, dcp: u64, holds
             budget_bytes: 1,
             smallest_utilization: None,
             largest_safe_utilization: None,
+            utilization: 0.92,
             binding_stage: 0,
             layer_partition: None,
             stages: Vec::new(),
@@ -107,7 +108,16 @@ fn command(layout: &RankedLayout, change: impl FnOnce(&mut EngineSettings)) -> S
         quantization: settings.quantization.clone(),
     };
     let model = "org/model";
-    serve(&Wanted { model, settings: &settings, echo: &echo, layout, gpus_per_node: 8 })
+    let engine = Engine::Vllm;
+    commands::of(&Wanted {
+        engine,
+        model,
+        settings: &settings,
+        echo: &echo,
+        layout,
+        gpus_per_node: 8,
+        island_gpus: 8,
+    })
 }
 
 /// The commands without their comments.
