@@ -46,7 +46,7 @@ export function shell(world) {
   });
 
   clean("a fault of the API stands beside its field, and goes again", world, { refusals: true }, async (page) => {
-    await show(page, world.origin, "ask", "cluster=8+H100&users=many");
+    await page.goto(`${world.origin}/?cluster=8+H100&users=many`);
     const users = page.getByLabel("Users at once");
     await page.waitForFunction(() => document.querySelector("[aria-invalid]"));
     assert.equal(await users.getAttribute("aria-invalid"), "true");
