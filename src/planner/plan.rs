@@ -193,7 +193,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// "TP=8 × PP=2", with the other sizes where they are not 1; the words of [`super::replica::sizes`].
+    /// "TP=8 × PP=2", with the other sizes where they are not 1; the words of [`super::layout::sizes`].
     #[must_use]
     pub fn name(&self) -> String {
         let mut text = format!("TP={}", self.tp);

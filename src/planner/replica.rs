@@ -13,7 +13,7 @@ use super::hardware::{Gpu, NodePool};
 use super::input::PlanInput;
 use super::judge::Judge;
 use super::latency::calibrated::layout::Pace;
-use super::layout::Shape;
+use super::layout::{Shape, sizes};
 use super::layout::place::{Domains, Placed};
 use super::model::ModelSpec;
 use super::model::sharded::{ShardedWeights, StageWeights};
@@ -435,18 +435,4 @@ fn not_enough_gpus(shape: &Shape, pool: &NodePool) -> Refusal {
             pool.gpus()
         ),
     )
-}
-
-/// "TP=8 × PP=2", with the other sizes where they are not 1.
-#[must_use]
-pub fn sizes(shape: &Shape) -> String {
-    let mut text = format!("TP={}", shape.tp);
-    for (name, size) in
-        [("PP", shape.pp), ("attention DP", shape.attention_dp), ("EP", shape.ep), ("DCP", shape.dcp)]
-    {
-        if size > 1 {
-            text.push_str(&format!(" × {name}={size}"));
-        }
-    }
-    text
 }

@@ -7,7 +7,8 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::planner::layout::Shape;
-use crate::planner::replica::{Ground, Misfit, Replica, sizes};
+use crate::planner::layout::sizes;
+use crate::planner::replica::{Ground, Misfit, Replica};
 use crate::planner::units::{Tokens, grouped};
 
 /// Lengths up to which a pool is measured, tokens.

@@ -42,3 +42,17 @@ impl Shape {
         self.ep > 1
     }
 }
+
+/// "TP=8 × PP=2", with the other sizes where they are not 1.
+#[must_use]
+pub fn sizes(shape: &Shape) -> String {
+    let mut text = format!("TP={}", shape.tp);
+    for (name, size) in
+        [("PP", shape.pp), ("attention DP", shape.attention_dp), ("EP", shape.ep), ("DCP", shape.dcp)]
+    {
+        if size > 1 {
+            text.push_str(&format!(" × {name}={size}"));
+        }
+    }
+    text
+}

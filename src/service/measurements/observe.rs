@@ -12,7 +12,7 @@ use crate::planner::latency::calibrated::setting::{
 use crate::planner::latency::calibrated::work::{Format, RankWork};
 use crate::planner::layout::Shape;
 use crate::planner::layout::place::place;
-use crate::planner::replica::sizes as sizes_text;
+use crate::planner::layout::sizes as sizes_text;
 
 /// A row that the model can be asked about, with what was measured.
 #[derive(Debug, Clone)]

@@ -19,7 +19,7 @@ use crate::ingest::log::{self, Figure, Observed, Outcome};
 use crate::ingest::request::{ModelRequest, ModelSource, PlanRequest};
 use crate::planner::layout::Shape;
 use crate::planner::plan::{Plan, RankedLayout};
-use crate::planner::replica::sizes;
+use crate::planner::layout::sizes;
 
 const GIB: f64 = 1_073_741_824.0;
 
