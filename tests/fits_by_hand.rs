@@ -58,13 +58,21 @@ fn planned(model: &str, search: &Value) -> Planned {
 
 #[test]
 fn a_row_shows_what_the_plan_of_its_layout_holds() {
-    for model in ["meta-llama/Llama-3.1-70B-Instruct", "Qwen/Qwen3-32B-FP8", "deepseek-ai/DeepSeek-V2-Lite", "Qwen/Qwen3-0.6B"] {
+    for model in [
+        "meta-llama/Llama-3.1-70B-Instruct",
+        "Qwen/Qwen3-32B-FP8",
+        "deepseek-ai/DeepSeek-V2-Lite",
+        "Qwen/Qwen3-0.6B",
+    ] {
         let best = best(model);
         let l = &best.layout;
         let sizes = json!({"tp": [l.tp], "pp": [l.pp], "dp": [l.dp], "ep": [l.ep], "attention_dp": [l.attention_dp], "dcp": [l.dcp]});
         let plan = planned(model, &sizes);
         assert_eq!(best.kv_tokens_per_replica, plan.tokens, "{model}");
-        assert!(best.weights_bytes_per_gpu >= plan.weights, "{model}: the fullest GPU has at least the binding one's");
+        assert!(
+            best.weights_bytes_per_gpu >= plan.weights,
+            "{model}: the fullest GPU has at least the binding one's"
+        );
     }
 }
 
@@ -84,7 +92,10 @@ fn dense_gqa() {
 #[test]
 fn mixture_of_experts() {
     // Mixtral-8x7B: hidden 4096, 32 layers, 32 query and 8 KV heads of 128, 8 experts of 14336, vocabulary 32000
-    let plan = planned("mistralai/Mixtral-8x7B-v0.1", &json!({"tp": [1], "pp": [1], "ep": [8], "attention_dp": [8]}));
+    let plan = planned(
+        "mistralai/Mixtral-8x7B-v0.1",
+        &json!({"tp": [1], "pp": [1], "ep": [8], "attention_dp": [8]}),
+    );
     // attention data parallel: everything but the experts is whole on each GPU, and one expert of eight
     let attention = (32 + 2 * 8) * 128 * 4096 + 4096 * 4096;
     let layer = attention + 8 * 4096 + 3 * 14_336 * 4096 + 2 * 4096;

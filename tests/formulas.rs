@@ -47,13 +47,13 @@ fn documented() -> BTreeSet<String> {
 /// The terms of a formula: split at sums outside brackets.
 fn terms(formula: &str) -> Vec<String> {
     let sum = formula.split(" = ").next().unwrap_or(formula);
-    let (mut depth, mut out, mut term) = (0_i32, Vec::new(), String::new());
+    let (mut depth, mut out, mut term) = (0_isize, Vec::new(), String::new());
     for word in sum.split(' ') {
         if word == "+" && depth == 0 {
             out.push(std::mem::take(&mut term));
             continue;
         }
-        depth += word.matches('(').count() as i32 - word.matches(')').count() as i32;
+        depth += word.matches('(').count().cast_signed() - word.matches(')').count().cast_signed();
         term = if term.is_empty() { word.to_owned() } else { format!("{term} {word}") };
     }
     out.push(term);

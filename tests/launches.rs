@@ -310,7 +310,7 @@ proptest! {
         engine in prop::sample::select(vec!["vllm", "sglang", "tensorrt-llm"]),
         length in prop::option::of(1_u64..2_000_000),
         utilization in 0.5_f64..0.98,
-        rank in 1_u64..6,
+        rank in 1_usize..6,
     ) {
         let mut settings = json!({"name": engine, "gpu_memory_utilization": utilization});
         if let Some(length) = length {
@@ -320,7 +320,7 @@ proptest! {
         let planned = plan_offline(&PlanRequest::read(&plan).expect("valid")).expect("an answer").plan;
         let mut question = plan.clone();
         question["rank"] = json!(rank);
-        if let (Ok(answer), Some(layout)) = (ask(&question), planned.layouts.get(rank as usize - 1)) {
+        if let (Ok(answer), Some(layout)) = (ask(&question), planned.layouts.get(rank - 1)) {
             for described in read_back(&answer.launches[0]) {
                 let admitted = described.deployment.command.settings.max_model_len.expect("written out");
                 prop_assert!(admitted <= layout.capacity.max_sequence_tokens, "{admitted} in {:?}", layout.layout);

@@ -73,7 +73,7 @@ async fn a_fleet_keeps_what_it_saw_and_sums_over_it() {
     let errors: Vec<f64> =
         [420_896.0, 400_000.0, 440_000.0].iter().map(|seen| predicted / seen - 1.0).collect();
     let near = |field: &str, value: f64| {
-        assert!((figure[field].as_f64().expect(field) - value).abs() < 1e-9, "{figure}")
+        assert!((figure[field].as_f64().expect(field) - value).abs() < 1e-9, "{figure}");
     };
     near("bias", errors.iter().sum::<f64>() / 3.0);
     near("mean", errors.iter().map(|e| e.abs()).sum::<f64>() / 3.0);

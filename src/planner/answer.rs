@@ -2,8 +2,8 @@
 
 use super::candidate::{Candidate, whole};
 use super::input::{Objective, PlanInput};
-use super::plan::{Layout, Warning};
 use super::layout::sizes;
+use super::plan::{Layout, Warning};
 use super::replica::{Ground, Replica};
 use super::search::{Found, Ranked};
 use super::units::{Bytes, grouped};

@@ -144,8 +144,10 @@ pub(super) fn check_written(files: &[(&str, &str)], asked: &Asked, version: &str
                 version.clone_into(&mut settings.version);
                 let input = PlanInput { engines: vec![settings], limit: 1, ..asked.input.clone() };
                 checker.findings(&described.deployment.name, &described.deployment.command.findings);
-                let judged =
-                    judge::judge(described, Asked { input, source: asked.source, notes: asked.notes.clone() });
+                let judged = judge::judge(
+                    described,
+                    Asked { input, source: asked.source, notes: asked.notes.clone() },
+                );
                 checker.checks.extend(judged.checks);
                 checker.deployments.push(judged.deployment);
             }

@@ -18,8 +18,9 @@ use crate::catalogue::calibration;
 use crate::ingest::log::{self, Figure, Observed, Outcome};
 use crate::ingest::request::{ModelRequest, ModelSource, PlanRequest};
 use crate::planner::layout::Shape;
-use crate::planner::plan::{Plan, RankedLayout};
 use crate::planner::layout::sizes;
+use crate::planner::plan::{Plan, RankedLayout};
+use crate::planner::units::Bytes;
 
 const GIB: f64 = 1_073_741_824.0;
 
@@ -111,7 +112,7 @@ impl RecoveredSettings {
             max_num_seqs: settings.max_num_seqs,
             max_num_batched_tokens: settings.max_num_batched_tokens,
             block_size: settings.block_size,
-            kv_cache_memory_bytes: settings.kv_cache_memory_bytes.map(|b| b.get()),
+            kv_cache_memory_bytes: settings.kv_cache_memory_bytes.map(Bytes::get),
             quantization: settings.quantization.clone(),
             enable_prefix_caching: settings.enable_prefix_caching,
             enforce_eager: settings.enforce_eager,

@@ -173,7 +173,9 @@ impl App {
 }
 
 /// The log of a body, and what it says beside it: `cluster`, `model`, `assumptions`, and whether it is to be kept.
-fn parts(document: &Document) -> Result<(&str, Map<String, Value>, Keep), Vec<FieldError>> {
+type Parts<'a> = (&'a str, Map<String, Value>, Keep);
+
+fn parts(document: &Document) -> Result<Parts<'_>, Vec<FieldError>> {
     let mut faults = document.duplicates.clone();
     let mut log = None;
     let mut base = Map::new();
