@@ -59,3 +59,34 @@ fn what_the_log_says_stands_without_a_prediction() {
     assert_eq!((answer.engine.as_str(), answer.outcome.as_str()), ("sglang", "started"));
     assert!(answer.not_predicted.is_some() && answer.items.iter().all(|i| i.predicted.is_none()));
 }
+
+#[test]
+fn a_checkpoint_quantised_while_it_loads_weighs_half() {
+    let of_format = |quantization: &str| {
+        let log = format!(
+            "Initializing a V1 LLM engine (v0.11.0) with config: model='meta-llama/Llama-3.1-8B-Instruct', max_seq_len=32000, \
+             tensor_parallel_size=1, quantization={quantization}, kv_cache_dtype=auto\nModel loading took 8.49 GiB and 3 seconds\n"
+        );
+        of(&log, "1 H100").items[0].ratio.expect("predicted")
+    };
+    assert!((of_format("fp8") - 1.0).abs() < 0.03, "{}", of_format("fp8"));
+    assert!(of_format("None") > 1.7);
+}
+
+#[test]
+fn the_first_engine_took_prompts_whole_and_printed_its_total() {
+    let log = |length: u64| {
+        format!(
+            "Initializing an LLM engine (v0.6.4.post1) with config: model='meta-llama/Llama-3.1-8B-Instruct', max_seq_len={length}, \
+             tensor_parallel_size=1, kv_cache_dtype=auto\n\
+             the current vLLM instance can use total_gpu_memory (23.58GiB) x gpu_memory_utilization (0.90) = 21.22GiB\n\
+             model weights take 14.99GiB; non_torch_memory takes 0.10GiB; PyTorch activation peak memory takes 2.64GiB; \
+             the rest of the memory reserved for KV Cache is 3.49GiB.\n"
+        )
+    };
+    let pool = |length: u64| {
+        let answer = of(&log(length), "1 RTX 3090");
+        answer.items.iter().find(|i| i.name == "activation").and_then(|i| i.predicted).expect("predicted")
+    };
+    assert!(pool(29_000) > 1.5 * pool(8_000), "{} {}", pool(29_000), pool(8_000));
+}

@@ -1,5 +1,8 @@
 //! The fitted constants of the latency model: those in the binary, or a caller's own file.
 
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
@@ -49,7 +52,14 @@ pub enum CalibrationError {
     InUse,
     #[error("a collective of {0:?} has a negative or missing figure")]
     Collective(crate::planner::latency::calibrated::collective::WireKind),
+    #[error("the calibration file {path} cannot be read: {source}")]
+    Unreadable { path: PathBuf, source: io::Error },
+    #[error("the calibration file {path} cannot be used: {source}")]
+    Unusable { path: PathBuf, source: Box<CalibrationError> },
 }
+
+/// The longest calibration file that is read.
+const MOST_BYTES: u64 = 16 << 20;
 
 const EMBEDDED: &str = include_str!("../../data/calibration/latency.json");
 
@@ -68,6 +78,36 @@ pub fn calibration() -> Arc<Calibration> {
 /// When the text is no calibration, or another is already in use.
 pub fn install(text: &str) -> Result<(), CalibrationError> {
     IN_USE.set(Arc::new(read(text)?)).map_err(|_| CalibrationError::InUse)
+}
+
+/// Use the calibration of a file from now on, as [`install`].
+///
+/// # Errors
+/// Those of [`install`], with the path.
+pub fn install_file(path: &Path) -> Result<(), CalibrationError> {
+    install(&text_of(path)?)
+        .map_err(|source| CalibrationError::Unusable { path: path.to_owned(), source: Box::new(source) })
+}
+
+/// The calibration of a file.
+///
+/// # Errors
+/// When it cannot be read, or used; both with the path.
+pub fn read_file(path: &Path) -> Result<Calibration, CalibrationError> {
+    read(&text_of(path)?)
+        .map_err(|source| CalibrationError::Unusable { path: path.to_owned(), source: Box::new(source) })
+}
+
+fn text_of(path: &Path) -> Result<String, CalibrationError> {
+    let unreadable = |source| CalibrationError::Unreadable { path: path.to_owned(), source };
+    let mut text = String::new();
+    let mut file = File::open(path).map_err(unreadable)?.take(MOST_BYTES + 1);
+    file.read_to_string(&mut text).map_err(unreadable)?;
+    if text.len() as u64 > MOST_BYTES {
+        let fault = io::Error::other(format!("it has more than {MOST_BYTES} bytes"));
+        return Err(CalibrationError::Unreadable { path: path.to_owned(), source: fault });
+    }
+    Ok(text)
 }
 
 /// A calibration from the text of a file. Constants that it leaves out keep their priors.

@@ -112,6 +112,9 @@ pub struct PlanArgs {
     /// The API's own JSON instead of flags: one object, or JSONL (one answer or problem a line). `-` reads stdin.
     #[arg(long, value_name = "FILE|-", conflicts_with_all = ["model", "cluster"])]
     pub request: Option<PathBuf>,
+    /// Constants of the latency model from your own measurements, as `shardwise calibrate --output` writes them.
+    #[arg(long, value_name = "FILE", env = "SHARDWISE_PLANNER_CALIBRATION")]
+    pub calibration: Option<PathBuf>,
     #[command(flatten)]
     pub engine: EngineArgs,
     #[command(flatten)]

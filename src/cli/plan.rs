@@ -11,6 +11,7 @@ use super::assertion::{self, Assertion, Outcome};
 use super::exit::Exit;
 use super::output::{self, Answered, Style};
 use super::request;
+use crate::catalogue::calibration::install_file;
 use crate::http::problem::Problem;
 use crate::ingest::json::{self as document, Document};
 use crate::ingest::request::PlanRequest;
@@ -26,6 +27,11 @@ pub fn run(args: &PlanArgs, no_color: Option<&str>) -> Exit {
             Ok(assertions) => assertions,
             Err(fault) => return Exit::BadInput.because(&format!("--assert: {fault}")),
         };
+    if let Some(file) = args.calibration.as_deref().filter(|file| !file.as_os_str().is_empty())
+        && let Err(fault) = install_file(file)
+    {
+        return Exit::BadInput.because(&format!("--calibration: {fault}"));
+    }
     let style = if args.output.output.is_some() { Style::PLAIN } else { Style::for_stdout(no_color) };
     let face = Face { args, assertions, style };
     let mut sink = match face.sink() {

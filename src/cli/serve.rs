@@ -8,6 +8,7 @@ use clap::Args;
 use serde_json::Value;
 use thiserror::Error;
 
+use crate::catalogue::calibration::{CalibrationError, install_file};
 use crate::config::{ConfigError, Database, Place, Settings, SlackSection, Sources, environment};
 use crate::http;
 use crate::hub::{Hub, HubSettings};
@@ -33,6 +34,9 @@ pub struct SettingsArgs {
     /// postgres://… or sqlite:FILE (database.url). Prefer DATABASE_URL: flags show in process lists.
     #[arg(long, value_name = "URL")]
     database_url: Option<String>,
+    /// Constants of the latency model from your own measurements (planner.calibration).
+    #[arg(long, value_name = "FILE")]
+    calibration: Option<String>,
     /// What is logged (log.level).
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<String>,
@@ -70,6 +74,9 @@ pub enum ServeError {
     /// The database did what it should not.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The calibration file cannot be used.
+    #[error("planner.calibration: {0}")]
+    Calibration(#[from] CalibrationError),
     #[error(transparent)]
     Telemetry(#[from] TelemetryError),
     #[error("{0}")]
@@ -86,7 +93,7 @@ impl ServeError {
     /// True when the caller must change the settings, false when something else must change.
     #[must_use]
     pub const fn is_bad_input(&self) -> bool {
-        matches!(self, Self::Settings(_) | Self::Flag(_))
+        matches!(self, Self::Settings(_) | Self::Flag(_) | Self::Calibration(_))
     }
 }
 
@@ -106,6 +113,11 @@ pub fn serve(args: &ServeArgs) -> Result<(), ServeError> {
     telemetry::start_logs(&settings.log)?;
     for name in &sources.unknown_variables {
         tracing::warn!(variable = name, "this environment variable is no setting");
+    }
+    let calibration = &settings.planner.calibration;
+    if !calibration.as_os_str().is_empty() {
+        install_file(calibration)?;
+        tracing::info!(file = %calibration.display(), "latency constants from a file");
     }
     let metrics = settings.server.metrics_listen.map(|_| telemetry::start_metrics()).transpose()?;
     let limits = limits(&settings);
@@ -227,6 +239,7 @@ impl SettingsArgs {
             ("--listen", "server.listen", &self.listen),
             ("--metrics-listen", "server.metrics_listen", &self.metrics_listen),
             ("--database-url", "database.url", &self.database_url),
+            ("--calibration", "planner.calibration", &self.calibration),
             ("--log-level", "log.level", &self.log_level),
         ];
         for (flag, key, value) in named {

@@ -29,6 +29,7 @@ pub struct Settings {
     pub plans: Plans,
     pub log: Log,
     pub hub: HubSection,
+    pub planner: Planner,
     pub slack: SlackSection,
 }
 
@@ -125,6 +126,14 @@ pub struct HubSection {
     pub attempt_timeout_ms: u64,
     pub total_timeout_ms: u64,
     pub refresh_hours: u64,
+}
+
+/// What plans rest on.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Planner {
+    /// A calibration file; empty for the one in the program.
+    pub calibration: PathBuf,
 }
 
 /// What is logged.

@@ -41,7 +41,7 @@ fn fits(input: &PlanInput, found: &Found<'_>, ground: &Ground<'_>, best: &Candid
     } else if best.replica.cache.replication_factor > 1.0 {
         text.push_str(&format!(
             " It holds {} {} times.",
-            held_whole(input),
+            copied(input),
             factor(best.replica.cache.replication_factor)
         ));
     }
@@ -74,7 +74,7 @@ fn copying_alternative(input: &PlanInput, found: &Found<'_>, best: &Candidate) -
     Some(format!(
         "TP={} would hold {} {} times: {} KV tokens.",
         wider.replica.shape.tp,
-        held_whole(input),
+        copied(input),
         factor(copies(wider)),
         short(wider.standing.kv_tokens_total),
     ))
@@ -139,7 +139,7 @@ pub fn layout_warnings(ground: &Ground<'_>, candidate: &Candidate) -> Vec<Warnin
                 "TP={} holds {} {} times: {} KV tokens instead of about {} if the cache could be split over all \
                  ranks, {} lost.",
                 shape.tp,
-                held_whole(ground.input),
+                copied(ground.input),
                 factor(copies),
                 grouped(held),
                 grouped(sharded),
@@ -347,7 +347,8 @@ pub fn short(n: u64) -> String {
 }
 
 /// 32,768 as "32k": contexts are counted in 1,024 tokens.
-fn short_context(tokens: u64) -> String {
+#[must_use]
+pub fn short_context(tokens: u64) -> String {
     if tokens >= 1024 && tokens.is_multiple_of(1024) {
         format!("{}k", tokens / 1024)
     } else {
@@ -355,8 +356,9 @@ fn short_context(tokens: u64) -> String {
     }
 }
 
-/// What is copied when ranks outnumber it.
-fn held_whole(input: &PlanInput) -> String {
+/// What is copied when ranks outnumber it, e.g. "each of 8 KV heads".
+#[must_use]
+pub fn copied(input: &PlanInput) -> String {
     match (input.model.mla, input.model.kv_heads) {
         (true, _) => "the KV latent".to_owned(),
         (false, 1) => "the one KV head".to_owned(),
@@ -368,13 +370,16 @@ fn counted(n: u64, what: &str) -> String {
     if n == 1 { format!("1 {what}") } else { format!("{} {what}s", grouped(n)) }
 }
 
-fn milliseconds(seconds: f64) -> String {
+/// 0.021 as "21.0 ms".
+#[must_use]
+pub fn milliseconds(seconds: f64) -> String {
     let ms = seconds * 1e3;
     if ms >= 100.0 { format!("{ms:.0} ms") } else { format!("{ms:.1} ms") }
 }
 
 /// A factor of copies: "2" or "1.6".
-fn factor(copies: f64) -> String {
+#[must_use]
+pub fn factor(copies: f64) -> String {
     if copies.fract() == 0.0 { format!("{copies:.0}") } else { format!("{copies:.2}") }
 }
 

@@ -38,7 +38,7 @@ pub struct Plan {
     pub refused_counts: Vec<RefusedCount>,
     /// All pools of the cluster together, when there are several; a replica lives in one of them.
     pub fleet: Option<Fleet>,
-    /// What to change next, best gain first.
+    /// What to change next, best gain for its cost first; what speaks against a change stands before that.
     pub advice: Vec<Advice>,
     /// Things to know about the question itself.
     pub warnings: Vec<Warning>,
@@ -374,10 +374,16 @@ pub struct RefusedCount {
 /// A change worth making.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct Advice {
-    /// What to change, e.g. `kv_cache_dtype=fp8`.
+    /// What to change, e.g. `kv_cache_dtype=fp8`; `none` and `keep_tensor_parallel_size` where nothing should be.
     pub change: String,
+    /// The layout that is advised on: the best, which is the caller's own where the request names its sizes.
+    pub layout: String,
+    /// The layout after the change.
+    pub becomes: String,
     /// Factor on KV tokens over the deployment.
     pub kv_tokens_gain: f64,
+    /// Factor on the sequences of the asked context that run at once, with the engine's own limit on them.
+    pub sequences_gain: f64,
     /// Factor by which TPOT gets shorter (above 1 = faster).
     pub tpot_gain: f64,
     /// Factor on the cost per hour.

@@ -202,7 +202,12 @@ fn advice(plan: &Plan, style: Style, explain: bool, out: &mut String) {
             format!(", cost {}", factor(advice.cost_factor))
         };
         let (kv, tpot) = (factor(advice.kv_tokens_gain), factor(advice.tpot_gain));
-        let gains = format!("{}: KV {kv}, speed {tpot}{cost}.", advice.change);
+        let nothing = advice.kv_tokens_gain == 1.0 && advice.tpot_gain == 1.0;
+        let gains = if nothing {
+            format!("{}:", advice.change)
+        } else {
+            format!("{}: KV {kv}, speed {tpot}{cost}.", advice.change)
+        };
         let _ = writeln!(out, "{}", wrapped("+ ", &format!("{gains} {}", advice.message), "  "));
     }
     if plan.advice.len() > limit {

@@ -94,6 +94,7 @@ pub(super) fn vllm(out: &mut Observed, text: &str) {
     if let Some(dtype) = word(text, "kv_cache_dtype") {
         settings.kv_cache_dtype = dtype;
     }
+    settings.quantization = word(text, "quantization").or_else(|| settings.quantization.take());
     if let Some(eager) = flag(text, "enforce_eager") {
         settings.enforce_eager = eager;
     }

@@ -12,7 +12,8 @@ pub mod storage;
 
 use cache::LayerCache;
 use dtype::{Dtype, KvDtype};
-use ledger::{Buffer, Tensor};
+use ledger::{Buffer, Role, Tensor};
+use storage::{Extra, Storage};
 
 /// A model, as read from its config.json: everything an engine or a formula needs, nothing of the file's form.
 #[derive(Debug, Clone, PartialEq)]
@@ -102,8 +103,38 @@ impl ModelSpec {
     #[must_use]
     pub fn without_towers(&self) -> Self {
         let mut out = self.clone();
-        out.head.retain(|tensor| tensor.role != ledger::Role::Tower);
+        out.head.retain(|tensor| tensor.role != Role::Tower);
         out.head_buffers.clear();
         out
+    }
+
+    /// The model with the products of its layers in fp8, one scale a matrix: what engines make of a 16-bit checkpoint
+    /// while they load it (vLLM, `quantization=fp8`). `None` where the checkpoint is quantised already or only its total is known.
+    #[must_use]
+    pub fn in_fp8(&self) -> Option<Self> {
+        let all = || self.kinds.iter().flat_map(|kind| &kind.tensors);
+        if self.weights_bytes_given.is_some() || all().any(|t| t.storage.is_quantised()) {
+            return None;
+        }
+        let mut out = self.clone();
+        for tensor in out.kinds.iter_mut().flat_map(|kind| &mut kind.tensors) {
+            let is_product = matches!(
+                tensor.role,
+                Role::Attention
+                    | Role::KvProjection
+                    | Role::DenseFeedForward
+                    | Role::RoutedExperts
+                    | Role::SharedExpert
+            );
+            if is_product
+                && tensor.is_matmul
+                && !tensor.is_duplicate
+                && tensor.storage == Storage::plain(self.dtype)
+            {
+                tensor.storage = Storage::with(Dtype::Fp8, &[Extra::Part { bytes: 4 }]);
+            }
+        }
+        "fp8 per tensor".clone_into(&mut out.quantization);
+        Some(out)
     }
 }

@@ -17,12 +17,16 @@ use super::question::{self, Asked};
 use crate::catalogue::calibration;
 use crate::ingest::log::{self, Figure, Observed, Outcome};
 use crate::ingest::request::{ModelRequest, ModelSource, PlanRequest};
+use crate::planner::input::OverrideValue;
 use crate::planner::layout::Shape;
 use crate::planner::layout::sizes;
 use crate::planner::plan::{Plan, RankedLayout};
 use crate::planner::units::Bytes;
 
 const GIB: f64 = 1_073_741_824.0;
+
+/// The longest prompts that vLLM's V0 took whole by default (`EngineArgs.create_engine_config`, 0.6).
+const V0_WHOLE_PROMPTS: u64 = 32_768;
 
 /// A ratio further from 1 than this is a difference worth a cause.
 const AGREES: f64 = 0.05;
@@ -181,7 +185,20 @@ fn request(observed: &Observed, base: &Map<String, Value>) -> Result<Option<Plan
         return Ok(None);
     }
     let mut request = PlanRequest::read(&Value::Object(base)).map_err(ServiceError::Invalid)?;
-    request.engines = vec![observed.settings.clone()];
+    let mut settings = observed.settings.clone();
+    // vLLM's V0 took prompts of up to 32k whole where it did not say that it cuts them
+    if observed.generation == Some("V0") && settings.max_num_batched_tokens.is_none() {
+        settings.max_num_batched_tokens = settings.max_model_len.filter(|n| *n <= V0_WHOLE_PROMPTS);
+    }
+    // the one format that engines make of any checkpoint while they load it; others name what the checkpoint holds
+    request.model.quantized_on_load = settings.quantization.clone().filter(|q| q == "fp8");
+    // a total that was printed is what the engine shared out
+    if let Some(gib) = observed.gpu_total_gib.least().filter(|gib| *gib > 0.0)
+        && !request.overrides.has("gpu_memory_bytes")
+    {
+        request.overrides.set("gpu_memory_bytes", OverrideValue::Number(gib * GIB));
+    }
+    request.engines = vec![settings];
     request.limit = 1;
     Ok(Some(request))
 }

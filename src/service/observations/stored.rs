@@ -172,9 +172,10 @@ impl App {
     }
 }
 
-/// The log of a body, and what it says beside it: `cluster`, `model`, `assumptions`, and whether it is to be kept.
-type Parts<'a> = (&'a str, Map<String, Value>, Keep);
+/// A log, what stands beside it in its body, and whether the comparison is to be kept.
+type Parts<'d> = (&'d str, Map<String, Value>, Keep);
 
+/// The log of a body, and what it says beside it: `cluster`, `model`, `assumptions`, and whether it is to be kept.
 fn parts(document: &Document) -> Result<Parts<'_>, Vec<FieldError>> {
     let mut faults = document.duplicates.clone();
     let mut log = None;
