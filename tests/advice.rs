@@ -134,7 +134,7 @@ fn one_user_on_one_nvlink_domain_keeps_its_wide_tp() {
 #[test]
 fn each_other_kind_of_gpu_in_the_cluster_is_tried() {
     let question = json!({"model": LLAMA_70B, "cluster": {"node_pools": [
-        {"nodes": 1, "gpus_per_node": 8, "gpu": "h100-sxm5-80gb"}, {"nodes": 1, "gpus_per_node": 8, "gpu": "h200-sxm5-141gb"}]},
+        {"nodes": 1, "gpus_per_node": 8, "gpu": "h100-sxm5-80gb"}, {"nodes": 1, "gpus_per_node": 8, "gpu": "h200"}]},
         "engine": {"name": "vllm", "max_model_len": 32768}, "workload": {"concurrency": 8}});
     let own = plan(&question);
     let other =

@@ -88,5 +88,8 @@ fn the_first_engine_took_prompts_whole_and_printed_its_total() {
         let answer = of(&log(length), "1 RTX 3090");
         answer.items.iter().find(|i| i.name == "activation").and_then(|i| i.predicted).expect("predicted")
     };
-    assert!(pool(29_000) > 1.5 * pool(8_000), "{} {}", pool(29_000), pool(8_000));
+    assert!(pool(20_000) > 1.5 * pool(8_000), "{} {}", pool(20_000), pool(8_000));
+    // 29k was refused on this machine: whole prompts of that length leave too little
+    let refused = of(&log(29_000), "1 RTX 3090");
+    assert!(refused.items.iter().all(|i| i.predicted.is_none()));
 }

@@ -40,7 +40,7 @@ pub fn advice(input: &PlanInput, found: &Found<'_>) -> Vec<Advice> {
     let worth = |a: &Advice| a.sequences_gain.max(a.tpot_gain) / a.cost_factor.max(f64::MIN_POSITIVE);
     list.sort_by(|a, b| worth(b).total_cmp(&worth(a)));
     let mut said: Vec<Advice> =
-        [cache::nothing_to_gain(&subject), ranks::wide_is_right(&subject)].into_iter().flatten().collect();
+        [ranks::wide_is_right(&subject), cache::nothing_to_gain(&subject)].into_iter().flatten().collect();
     said.append(&mut list);
     said
 }

@@ -146,13 +146,12 @@ pub(super) fn wide_is_right(subject: &Subject<'_, '_>) -> Option<Advice> {
         return None;
     }
     let message = format!(
-        "TP={} is right here although it holds {} {} times: its ranks share one {} domain and all {} asked sequences fit, so a \
+        "TP={} is right here although it holds {} {} times: its ranks share one {} domain and every asked sequence fits, so a \
          token takes {} instead of {} with {}.",
         shape.tp,
         copied(subject.input),
         factor(best.replica.cache.replication_factor),
         best.replica.placed.tp.link.key,
-        best.concurrency,
         milliseconds(best.standing.tpot_s),
         milliseconds(after.standing.tpot_s),
         layout_name(&after),
