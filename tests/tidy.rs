@@ -29,7 +29,9 @@ fn files_under(folder: &Path) -> Vec<PathBuf> {
             let path = entry.path();
             let name = entry.file_name().to_string_lossy().into_owned();
             if path.is_dir() {
-                if !matches!(name.as_str(), "target" | ".git" | "node_modules" | ".venv" | "artifacts") {
+                let made =
+                    ["target", ".git", "node_modules", ".venv", "artifacts", ".hypothesis", ".schemathesis"];
+                if !made.contains(&name.as_str()) {
                     open.push(path);
                 }
             } else if name != ".git" {
