@@ -5,7 +5,7 @@ WORKDIR /src
 COPY Cargo.toml Cargo.lock build.rs* ./
 # dependencies first: they change seldom, so this layer is kept when only our own source changes
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
-    mkdir -p src benches && echo 'fn main() {}' > src/main.rs && touch src/lib.rs benches/plan.rs && rm -f build.rs && \
+    mkdir -p src benches && echo 'fn main() {}' > src/main.rs && touch src/lib.rs benches/plan.rs benches/http.rs && rm -f build.rs && \
     cargo build --release --locked --bin shardwise && \
     rm -rf src benches target/release/shardwise target/release/deps/*shardwise* target/release/.fingerprint/shardwise-*
 COPY . .
