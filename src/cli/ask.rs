@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::exit::Exit;
 use super::output;
 use super::plan::{exit_of, tell};
-use super::request::text_at;
+use super::request::{flag_of, text_at};
 use crate::catalogue::hardware;
 use crate::ingest::batch::BatchRequest;
 use crate::ingest::json::{self as document, Document};
@@ -152,6 +152,18 @@ pub(super) fn answer<T>(
             tell(&fault, |pointer| pointer.trim_start_matches(['#', '/']).to_owned())
         }
         Err(fault) => exit_of(&fault).because(&fault.to_string()),
+    }
+}
+
+/// Ask with the body that flags made, show; faults go to stderr by their flag.
+pub(super) fn answer_flags<T>(
+    body: Map<String, Value>,
+    ask: impl Fn(&Document) -> Result<T, ServiceError>,
+    show: impl Fn(&T) -> Exit,
+) -> Exit {
+    match ask(&Document { value: Value::Object(body), duplicates: Vec::new() }) {
+        Ok(answer) => show(&answer),
+        Err(fault) => tell(&fault, flag_of),
     }
 }
 

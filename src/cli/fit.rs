@@ -6,11 +6,10 @@ use clap::{Args, ValueEnum};
 use serde_json::{Map, Value};
 
 use super::args::{EngineArgs, WorkloadArgs};
-use super::ask::{answer, print_json, value};
+use super::ask::{answer, answer_flags, print_json, value};
 use super::exit::Exit;
 use super::output::{self, Style};
-use super::plan::tell;
-use super::request::{cluster_of, engine_of, flag_of, numbers, put, workload_of};
+use super::request::{cluster_of, engine_of, numbers, put, workload_of};
 use crate::ingest::fits::FitsRequest;
 use crate::ingest::json::Document;
 use crate::service::ServiceError;
@@ -113,10 +112,7 @@ pub fn run(args: &FitArgs, no_color: Option<&str>) -> Exit {
     put(&mut body, "workload", workload);
     put(&mut body, "slo", slo);
     rows_of(&args.rows, args.format, &mut body);
-    match ask(&Document { value: Value::Object(body), duplicates: Vec::new() }) {
-        Ok(fits) => show(&fits),
-        Err(fault) => tell(&fault, flag_of),
-    }
+    answer_flags(body, ask, show)
 }
 
 /// The filter, the order, and how many rows.

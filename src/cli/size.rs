@@ -6,12 +6,11 @@ use clap::Args;
 use serde_json::{Map, Value};
 
 use super::args::{EngineArgs, SearchArgs, TableOrJson, WhatIfArgs, WorkloadArgs};
-use super::ask::{answer, print_json, value};
+use super::ask::{answer, answer_flags, print_json, value};
 use super::exit::Exit;
 use super::number;
 use super::output::{self, Style};
-use super::plan::tell;
-use super::request::{self, Question, flag_of, list, numbers, put};
+use super::request::{self, Question, list, numbers, put};
 use crate::ingest::json::Document;
 use crate::ingest::sizing::SizingRequest;
 use crate::planner::sizing::Sizing;
@@ -101,10 +100,7 @@ pub fn run(args: &SizeArgs, no_color: Option<&str>) -> Exit {
         return Exit::BadInput.because("say what must be carried: --sequences, --users or --requests-per-s");
     }
     put(&mut body, "load", load);
-    match ask(&Document { value: Value::Object(body), duplicates: Vec::new() }) {
-        Ok(sizing) => show(&sizing),
-        Err(fault) => tell(&fault, flag_of),
-    }
+    answer_flags(body, ask, show)
 }
 
 fn load_of(args: &LoadArgs) -> Map<String, Value> {

@@ -6,12 +6,11 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::args::{EngineArgs, SearchArgs, TableOrJson, WhatIfArgs, WorkloadArgs};
-use super::ask::{answer, print_json, value};
+use super::ask::{answer, answer_flags, print_json, value};
 use super::exit::Exit;
 use super::number;
 use super::output::{self, Style};
-use super::plan::tell;
-use super::request::{self, Question, flag_of};
+use super::request::{self, Question};
 use crate::ingest::json::Document;
 use crate::ingest::sweep::SweepRequest;
 use crate::planner::sweep::Sweep;
@@ -78,10 +77,7 @@ pub fn run(args: &SweepArgs, no_color: Option<&str>) -> Exit {
             body.insert(name.to_owned(), axis_of(text));
         }
     }
-    match ask(&Document { value: Value::Object(body), duplicates: Vec::new() }) {
-        Ok(sweep) => show(&sweep),
-        Err(fault) => tell(&fault, flag_of),
-    }
+    answer_flags(body, ask, show)
 }
 
 /// `tp` or `tp=1,2,4`, as the API takes an axis.

@@ -1,9 +1,12 @@
 //! Entity tags and the conditions that callers set on them (RFC 9110 §13).
 
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::Json;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
 
 use super::problem::{Kind, Problem};
-use crate::service::Expect;
+use crate::service::{Expect, Put};
 
 /// A strong entity tag.
 #[must_use]
@@ -15,6 +18,30 @@ pub fn etag(hash: &str) -> HeaderValue {
 #[must_use]
 pub fn has_already(headers: &HeaderMap, hash: &str) -> bool {
     tags(headers, &header::IF_NONE_MATCH).is_some_and(|tags| tags.iter().any(|tag| tag == "*" || tag == hash))
+}
+
+/// The answer to a read: what is stored under this hash, or that the caller has it already.
+pub fn stored<T: Serialize>(headers: &HeaderMap, hash: &str, body: T) -> Response {
+    let mut response = if has_already(headers, hash) {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else {
+        Json(body).into_response()
+    };
+    response.headers_mut().insert(header::ETAG, etag(hash));
+    response
+}
+
+/// The answer to a write: what is stored now under this hash, and where, when it is new.
+pub fn written<T: Serialize>(put: Put, place: &str, hash: &str, body: T) -> Response {
+    let status = match put {
+        Put::Created => StatusCode::CREATED,
+        Put::Replaced => StatusCode::OK,
+    };
+    let mut response = (status, [(header::ETAG, etag(hash))], Json(body)).into_response();
+    if let (Put::Created, Ok(location)) = (put, HeaderValue::from_str(place)) {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    response
 }
 
 /// What a caller expects to be stored before it writes.

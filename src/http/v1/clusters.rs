@@ -2,19 +2,19 @@
 
 use axum::Json;
 use axum::extract::{RawQuery, State as Shared};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
 
 use super::models::page_start;
 use crate::http::State;
-use crate::http::conditional::{etag, expected, has_already};
+use crate::http::conditional::{expected, stored, written};
 use crate::http::extract::{JsonDocument, Path, Query};
 use crate::http::problem::{Problem, ProblemBody};
 use crate::http::schema::{ClusterBody, SavedClusterBody};
 use crate::ingest::cluster::MAX_GPUS;
 use crate::ingest::fields::Fields;
 use crate::ingest::{FieldError, Pointer};
-use crate::service::{Put, SavedCluster, SavedClusterPage, Understood};
+use crate::service::{SavedCluster, SavedClusterPage, Understood};
 
 /// Read a cluster and say what was understood, without planning.
 #[utoipa::path(
@@ -96,14 +96,8 @@ pub async fn get_cluster(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let saved = state.app.cluster(&name).await?;
-    let tag = etag(&saved.hash);
-    let mut response = if has_already(&headers, &saved.hash) {
-        StatusCode::NOT_MODIFIED.into_response()
-    } else {
-        Json(saved).into_response()
-    };
-    response.headers_mut().insert(header::ETAG, tag);
-    Ok(response)
+    let hash = saved.hash.clone();
+    Ok(stored(&headers, &hash, saved))
 }
 
 /// Save a cluster under a name, in place of what is there: plan on it as `{"saved": "name"}`, `saved:name`, or `name`
@@ -140,15 +134,8 @@ pub async fn put_cluster(
         return Err(Problem::invalid(document.duplicates));
     }
     let (put, saved) = state.app.put_cluster(&name, &document.value, &expect).await?;
-    let status = match put {
-        Put::Created => StatusCode::CREATED,
-        Put::Replaced => StatusCode::OK,
-    };
-    let mut response = (status, [(header::ETAG, etag(&saved.hash))], Json(saved)).into_response();
-    if let (Put::Created, Ok(location)) = (put, HeaderValue::from_str(&format!("/v1/clusters/{name}"))) {
-        response.headers_mut().insert(header::LOCATION, location);
-    }
-    Ok(response)
+    let hash = saved.hash.clone();
+    Ok(written(put, &format!("/v1/clusters/{name}"), &hash, saved))
 }
 
 /// Forget a saved cluster.

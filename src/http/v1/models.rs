@@ -8,11 +8,11 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::http::State;
-use crate::http::conditional::{etag, expected, has_already};
+use crate::http::conditional::{expected, stored, written};
 use crate::http::extract::{JsonDocument, Path, Query};
 use crate::http::problem::{Problem, ProblemBody};
 use crate::http::schema::ModelBody;
-use crate::service::{self, Inspected, ModelPage, ModelView, Put, Refresh};
+use crate::service::{self, Inspected, ModelPage, ModelView, Refresh};
 
 const PAGE_SIZE: u32 = 50;
 const MAX_PAGE_SIZE: u32 = 200;
@@ -76,13 +76,8 @@ pub async fn get_model(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let model = state.app.model(&format!("{org}/{name}")).await?;
-    let tag = etag(&model.hash);
-    let mut response = if has_already(&headers, &model.hash) {
-        StatusCode::NOT_MODIFIED.into_response()
-    } else {
-        Json(model).into_response()
-    };
-    response.headers_mut().insert(header::ETAG, tag);
+    let hash = model.hash.clone();
+    let mut response = stored(&headers, &hash, model);
     response.headers_mut().insert(header::CACHE_CONTROL, PRIVATE);
     Ok(response)
 }
@@ -177,15 +172,8 @@ pub async fn put_model(
     }
     let id = format!("{org}/{name}");
     let (put, model) = state.app.put_model(&id, &document.value, &expect).await?;
-    let status = match put {
-        Put::Created => StatusCode::CREATED,
-        Put::Replaced => StatusCode::OK,
-    };
-    let mut response = (status, [(header::ETAG, etag(&model.hash))], Json(model)).into_response();
-    if let (Put::Created, Ok(location)) = (put, HeaderValue::from_str(&format!("/v1/models/{id}"))) {
-        response.headers_mut().insert(header::LOCATION, location);
-    }
-    Ok(response)
+    let hash = model.hash.clone();
+    Ok(written(put, &format!("/v1/models/{id}"), &hash, model))
 }
 
 /// Forget a stored model. One of the catalogue cannot be deleted; it shows again when it was replaced.
