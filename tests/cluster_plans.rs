@@ -102,6 +102,25 @@ fn links_decide_and_the_answer_says_so() {
     assert!(codes(&sys["warnings"]).iter().any(|c| c.contains("sys")), "{}", sys["warnings"]);
 }
 
+/// What an all-reduce does inside a node and what it does over the network are figures of their own, in both models.
+#[test]
+fn collectives_between_nodes_are_told_apart() {
+    for model in ["calibrated", "roofline"] {
+        let plan = plan(&json!("2x8 H100"), &json!({"latency_model": model, "search": {"dp": [1]}}));
+        let parts = |tp: u64, pp: u64| {
+            let part = &layout(&plan, tp, pp)["latency"]["decode_breakdown_ms"];
+            let of = |name: &str| part[name].as_f64().expect("a time");
+            (of("communication_inside_nodes"), of("communication_between_nodes"), of("communication"))
+        };
+        let (inside, between, all) = parts(8, 2);
+        assert!(inside > 0.0 && between == 0.0 && inside == all, "{model}: {inside} {between} {all}");
+        let (inside, between, all) = parts(16, 1);
+        assert!(between > 0.0 && (inside + between - all).abs() < 1e-9, "{model}: {inside} {between} {all}");
+        // the calibrated one does a part of it inside each node; the plain ring waits for its slowest link alone
+        assert_eq!(inside > 0.0, model == "calibrated");
+    }
+}
+
 #[test]
 fn the_command_takes_a_matrix_and_a_gpu() {
     let file = format!("@{}/tests/data/topo/a100pcie_4x_sys_4numa.txt", env!("CARGO_MANIFEST_DIR"));

@@ -155,6 +155,15 @@ proptest! {
             prop_assert!(number(layout, "/kv/replication_factor") >= 1.0 - 1e-9);
             let share = number(layout, "/latency/communication_share");
             prop_assert!((0.0..=1.0).contains(&share));
+            for pass in ["decode", "prefill"] {
+                let part = |name: &str| number(layout, &format!("/latency/{pass}_breakdown_ms/{name}"));
+                let (inside, between) = (part("communication_inside_nodes"), part("communication_between_nodes"));
+                prop_assert!(inside >= 0.0 && between >= 0.0);
+                prop_assert!((inside + between - part("communication")).abs() <= 1e-9 * part("communication").max(1.0));
+                if layout["placement"]["tp_crosses_nodes"].as_bool() == Some(true) {
+                    prop_assert!(between > 0.0);
+                }
+            }
         }
     }
 }

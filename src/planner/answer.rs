@@ -179,6 +179,17 @@ pub fn layout_warnings(ground: &Ground<'_>, candidate: &Candidate) -> Vec<Warnin
             ),
         );
     }
+    if ground.settings.max_model_len.get() > ground.model.context_length.max(1) {
+        warn(
+            "max_model_len_exceeds_model",
+            format!(
+                "max_model_len ({}) is longer than the model's own {} tokens: the engine refuses to start so, unless it is told to \
+                 allow it.",
+                grouped(ground.settings.max_model_len.get()),
+                grouped(ground.model.context_length)
+            ),
+        );
+    }
     if whole(candidate.sequences_at_context) > ground.settings.max_num_seqs {
         warn(
             "max_num_seqs_binds",

@@ -27,6 +27,7 @@ impl Ground<'_> {
             peak_flops: given("peak_flops", peak_flops(&self.model, &self.gpu)),
             compute_efficiency: given("compute_efficiency", COMPUTE_EFFICIENCY),
             link_bytes_per_s: self.link_rate(&replica.placed.tp),
+            link_is_network: replica.placed.tp.is_over_fabric(),
             stage_link_bytes_per_s: replica
                 .placed
                 .pp

@@ -293,13 +293,19 @@ pub struct Breakdown {
     pub weights: f64,
     pub kv: f64,
     pub compute: f64,
+    /// Collectives: the next two together.
     pub communication: f64,
+    /// Within nodes, and within a rack-wide NVLink domain.
+    pub communication_inside_nodes: f64,
+    /// Over the network between nodes.
+    pub communication_between_nodes: f64,
+    /// Sends between pipeline stages.
     pub pipeline: f64,
     pub overhead: f64,
 }
 
 impl Breakdown {
-    /// The whole.
+    /// The whole. The two parts of `communication` are in it once.
     #[must_use]
     pub fn total(&self) -> f64 {
         self.weights + self.kv + self.compute + self.communication + self.pipeline + self.overhead

@@ -78,6 +78,8 @@ pub struct StepCost {
     pub kv_s: f64,
     pub compute_s: f64,
     pub communication_s: f64,
+    /// Of `communication_s`, what crosses the network between nodes.
+    pub network_s: f64,
     pub pipeline_s: f64,
     pub overhead_s: f64,
 }
@@ -95,6 +97,8 @@ impl StepCost {
             kv: self.kv_s * 1e3,
             compute: self.compute_s * 1e3,
             communication: self.communication_s * 1e3,
+            communication_inside_nodes: (self.communication_s - self.network_s) * 1e3,
+            communication_between_nodes: self.network_s * 1e3,
             pipeline: self.pipeline_s * 1e3,
             overhead: self.overhead_s * 1e3,
         }

@@ -35,6 +35,8 @@ pub struct Constants {
     pub compute_efficiency: f64,
     /// Rate of the slowest link of a TP group, both directions, bytes/s for each GPU.
     pub link_bytes_per_s: f64,
+    /// True when that link is the network between nodes: a ring waits for its slowest link alone.
+    pub link_is_network: bool,
     /// Rate of the slowest link between stages, both directions, bytes/s for each GPU.
     pub stage_link_bytes_per_s: f64,
     /// Share of a link's rate that a collective reaches, 0..1.
@@ -72,10 +74,12 @@ pub fn estimate(input: &LatencyInput<'_>, constants: &Constants) -> Timing {
 fn decode_step(input: &LatencyInput<'_>, constants: &Constants) -> StepCost {
     let batch = input.batch / stages(input);
     let read = |bytes: f64| bytes / constants.hbm();
+    let communication_s = collectives(input, constants, batch);
     StepCost {
         weights_s: input.stages.iter().map(|s| read(s.weights_bytes)).sum(),
         kv_s: input.stages.iter().map(|s| read(batch * s.kv_read_bytes(input.context_tokens))).sum(),
-        communication_s: collectives(input, constants, batch),
+        communication_s,
+        network_s: over_network(constants, communication_s),
         pipeline_s: hops(input, constants, batch),
         ..StepCost::default()
     }
@@ -83,9 +87,11 @@ fn decode_step(input: &LatencyInput<'_>, constants: &Constants) -> StepCost {
 
 /// A chunk of `tokens` prompt tokens behind `context` tokens that are already in the cache.
 fn prefill_chunk(input: &LatencyInput<'_>, constants: &Constants, tokens: f64, context: f64) -> StepCost {
+    let communication_s = collectives(input, constants, tokens);
     StepCost {
         compute_s: input.stages.iter().map(|s| chunk_flops(s, tokens, context) / constants.flops()).sum(),
-        communication_s: collectives(input, constants, tokens),
+        communication_s,
+        network_s: over_network(constants, communication_s),
         pipeline_s: hops(input, constants, tokens),
         ..StepCost::default()
     }
@@ -116,6 +122,11 @@ fn collectives(input: &LatencyInput<'_>, constants: &Constants, tokens: f64) -> 
     let wire_s =
         2.0 * (ranks - 1.0) / ranks * bytes / (constants.link_bytes_per_s * constants.link_efficiency);
     input.all_reduces_per_pass * (wire_s + constants.allreduce_fixed_s)
+}
+
+/// What of the collectives crosses the network between nodes.
+fn over_network(constants: &Constants, communication_s: f64) -> f64 {
+    if constants.link_is_network { communication_s } else { 0.0 }
 }
 
 /// The sends between neighbouring stages.

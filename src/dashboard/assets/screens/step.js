@@ -16,7 +16,8 @@ const PARTS = [
   ["weights", "reads of weights", (c) => c.series[0], ""],
   ["kv", "reads of the cache", (c) => c.series[1], ""],
   ["compute", "arithmetic", (c) => c.series[2], ""],
-  ["communication", "collectives", (c) => c.series[5], "x"],
+  ["communication_inside_nodes", "collectives inside a node", (c) => c.series[5], "x"],
+  ["communication_between_nodes", "collectives between nodes", (c) => c.series[4], "\\"],
   ["pipeline", "hand-over between stages", (c) => c.series[3], "."],
   ["overhead", "the engine between steps", (c) => c.series[6], "/"],
 ];

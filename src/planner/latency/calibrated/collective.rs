@@ -181,11 +181,11 @@ struct Across {
 }
 
 impl Collective {
-    /// Seconds for `bytes` of one rank.
+    /// Seconds for `bytes` of one rank: within a node or domain, and over the network.
     #[must_use]
-    pub fn seconds(&self, bytes: f64) -> f64 {
+    pub fn seconds(&self, bytes: f64) -> (f64, f64) {
         let within = self.within.as_ref().map_or(0.0, |line| line.seconds(bytes));
-        let Some(across) = &self.across else { return within };
+        let Some(across) = &self.across else { return (within, 0.0) };
         let over_network = across.line.seconds(bytes);
         let over_network = match across.cards {
             Some((inside, nodes, bytes_per_s)) => {
@@ -193,7 +193,7 @@ impl Collective {
             }
             None => over_network,
         };
-        within + over_network
+        (within, over_network)
     }
 }
 

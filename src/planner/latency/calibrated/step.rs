@@ -246,20 +246,39 @@ const ACTIVATION_BYTES: f64 = 2.0;
 /// Token copies on the wire of an expert exchange, per element: dispatched in 8 bits, combined in 16.
 const EXCHANGE_BYTES: f64 = 1.5;
 
-/// The collectives of a pass of `tokens` tokens in one attention group.
-fn collectives(work: &RankWork, paths: &Paths, v: &Values, tokens: f64) -> f64 {
-    let bytes = tokens * work.hidden * ACTIVATION_BYTES;
-    let reduce = if paths.tensor.ranks > 1.0 { 2.0 * work.layers * paths.tensor.seconds(bytes) } else { 0.0 };
-    let exchange = match (&paths.experts, &work.experts) {
-        (Some(group), Some(e)) if group.ranks > 1.0 => {
+/// What a pass sends, seconds.
+#[derive(Debug, Clone, Copy)]
+struct Sent {
+    collectives: f64,
+    /// Of those, over the network between nodes.
+    network: f64,
+    /// Between stages.
+    hops: f64,
+}
+
+impl Sent {
+    /// By a pass of `tokens` tokens in one attention group.
+    fn of(q: &Question<'_>, paths: &Paths, v: &Values, tokens: f64) -> Self {
+        let work = q.work;
+        let bytes = tokens * work.hidden * ACTIVATION_BYTES;
+        let (mut within, mut network) = (0.0, 0.0);
+        let mut add = |times: f64, seconds: (f64, f64)| {
+            within += times * seconds.0;
+            network += times * seconds.1;
+        };
+        if paths.tensor.ranks > 1.0 {
+            add(v.get(P::CollectiveScale) * 2.0 * work.layers, paths.tensor.seconds(bytes));
+        }
+        if let (Some(group), Some(e)) = (&paths.experts, &work.experts)
+            && group.ranks > 1.0
+        {
             let copies = e.per_token.min(group.ranks);
             let bytes = tokens * copies * work.hidden * EXCHANGE_BYTES;
             // there and back
-            e.layers * (2.0 * group.seconds(bytes))
+            add(v.get(P::ExchangeScale) * 2.0 * e.layers, group.seconds(bytes));
         }
-        _ => 0.0,
-    };
-    v.get(P::CollectiveScale) * reduce + v.get(P::ExchangeScale) * exchange
+        Self { collectives: within + network, network, hops: hops(q, paths, tokens) }
+    }
 }
 
 /// The sends between stages.
@@ -301,12 +320,14 @@ pub(super) fn decode(q: &Question<'_>, steady: &Steady, paths: &Paths, v: &Value
         0.0
     };
     let head = 2.0 * work.head_parameters * tokens / rates.head;
+    let sent = Sent::of(q, paths, v, tokens);
     StepCost {
         weights_s: products.read,
         kv_s: batch * kv_bytes / rates.kv,
         compute_s: products.compute + latent + head,
-        communication_s: collectives(work, paths, v, tokens),
-        pipeline_s: hops(q, paths, tokens),
+        communication_s: sent.collectives,
+        network_s: sent.network,
+        pipeline_s: sent.hops,
         overhead_s: layers_cost(work, rates, v)
             + q.stages.max(1.0) * v.get(P::StepCost) * rates.cost
             + batch * q.stages.max(1.0) * rates.sequence,
@@ -317,22 +338,22 @@ pub(super) fn decode(q: &Question<'_>, steady: &Steady, paths: &Paths, v: &Value
 pub(super) fn prompt(q: &Question<'_>, steady: &Steady, paths: &Paths, v: &Values) -> (StepCost, StepCost) {
     let tokens = q.load.input_tokens;
     let chunk = q.engine.chunk_tokens.max(1.0);
-    let links = (collectives(q.work, paths, v, tokens), hops(q, paths, tokens));
+    let sent = Sent::of(q, paths, v, tokens);
     (
-        passes(q.work, &steady.rates, steady.alone, alone(tokens, chunk), (tokens, 0.0), links),
-        passes(q.work, &steady.rates, steady.packed, chunk, (tokens, 0.0), links),
+        passes(q.work, &steady.rates, steady.alone, alone(tokens, chunk), (tokens, 0.0), sent),
+        passes(q.work, &steady.rates, steady.packed, chunk, (tokens, 0.0), sent),
     )
 }
 
 /// `tokens` prompt tokens behind `context` tokens, in passes of `size` tokens with these products. A pass larger than the
-/// prompt is shared with other prompts: this one pays its part. `links`: seconds of collectives and sends.
+/// prompt is shared with other prompts: this one pays its part.
 fn passes(
     work: &RankWork,
     rates: &Rates,
     products: Products,
     size: f64,
     (tokens, context): (f64, f64),
-    (communication_s, pipeline_s): (f64, f64),
+    sent: Sent,
 ) -> StepCost {
     let passes = tokens / size;
     // a token in the middle looks back on half of the prompt; latent attention is expanded
@@ -342,8 +363,9 @@ fn passes(
         weights_s: products.read * passes,
         kv_s: 0.0,
         compute_s: products.compute * passes + attention,
-        communication_s,
-        pipeline_s,
+        communication_s: sent.collectives,
+        network_s: sent.network,
+        pipeline_s: sent.hops,
         overhead_s: 0.0,
     }
 }
@@ -360,9 +382,9 @@ pub(super) fn launches(work: &RankWork, steady: &Steady, v: &Values, tokens: f64
 /// One full chunk behind the context of the load.
 pub(super) fn chunk(q: &Question<'_>, steady: &Steady, paths: &Paths, v: &Values) -> StepCost {
     let tokens = q.engine.chunk_tokens.max(1.0);
-    let links = (collectives(q.work, paths, v, tokens), hops(q, paths, tokens));
+    let sent = Sent::of(q, paths, v, tokens);
     let behind = (tokens, q.load.context_tokens);
-    let cost = passes(q.work, &steady.rates, steady.packed, tokens, behind, links);
+    let cost = passes(q.work, &steady.rates, steady.packed, tokens, behind, sent);
     with_launches(cost, launches(q.work, steady, v, tokens, tokens))
 }
 
