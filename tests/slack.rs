@@ -265,7 +265,10 @@ async fn a_workspace_has_its_usual_gpus() {
     );
     assert!(first("default").await.contains("16 H100s"));
     let fits = first("llama 3.1 70b at 32k").await;
-    assert!(fits.contains("_Assumed: 16 H100s, the usual cluster here._"), "{fits}");
+    assert!(
+        fits.contains("_Assumed: 16 H100s, the usual cluster here, max_model_len of 32k, as the context._"),
+        "{fits}"
+    );
     // another workspace has others
     let other = bot.command("default").replace("T0001", "T0002");
     assert!(lines(&bot.send("/slack/commands", &other).await.json())[0].contains("No GPUs are set"));

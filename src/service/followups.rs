@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::questions::QuestionAnswer;
+use crate::planner::answer::short_context;
 
 /// A question that follows from an answer.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,8 +31,15 @@ pub fn follow_ups(answer: &QuestionAnswer) -> Vec<FollowUp> {
     };
     let fp8 = || changed("kv_fp8", "fp8 KV cache".to_owned(), "engine", "kv_cache_dtype", Value::from("fp8"));
     let longer = |tokens: u64| {
-        let label = format!("{} context", shown(tokens));
-        changed("more_context", label, "workload", "context_tokens", Value::from(tokens))
+        let label = format!("{} context", short_context(tokens));
+        let mut next = changed("more_context", label, "workload", "context_tokens", Value::from(tokens))?;
+        // an engine that was started for less would refuse it
+        if let Some(length) = next.request.pointer_mut("/engine/max_model_len")
+            && length.as_u64().is_some_and(|length| length < tokens)
+        {
+            *length = Value::from(tokens);
+        }
+        Some(next)
     };
     let fp8 = if cache_is_wide(answer, request) { fp8() } else { None };
     fp8.into_iter().chain(more_context(answer, request).and_then(longer)).collect()
@@ -62,15 +70,6 @@ fn more_context(answer: &QuestionAnswer, request: &Value) -> Option<u64> {
     (more > now && now > 0).then_some(more)
 }
 
-/// 65,536 as "64k".
-fn shown(tokens: u64) -> String {
-    if tokens.is_multiple_of(1024) {
-        format!("{}k", tokens / 1024)
-    } else {
-        crate::planner::units::grouped(tokens)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::questions::ask_offline;
@@ -88,7 +87,9 @@ mod tests {
         assert_eq!(names, ["kv_fp8", "more_context"]);
         assert_eq!(next[0].1["engine"]["kv_cache_dtype"], "fp8");
         assert_eq!(next[0].1["workload"]["context_tokens"], 32_768);
+        assert_eq!(next[0].1["engine"]["max_model_len"], 32_768);
         assert_eq!(next[1].1["workload"]["context_tokens"], 65_536);
+        assert_eq!(next[1].1["engine"]["max_model_len"], 65_536);
         assert_eq!(next[1].1["cluster"], next[0].1["cluster"]);
     }
 

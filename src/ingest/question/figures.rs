@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::words::Words;
 use crate::ingest::bounds;
+use crate::planner::answer::short_context;
 
 /// Parallel sizes that are named.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -62,6 +63,8 @@ pub(super) fn sizes(words: &mut Words) -> Sizes {
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Figures {
     context: Option<u64>,
+    /// What the engine is said to be started for.
+    max_model_len: Option<u64>,
     input: Option<u64>,
     output: Option<u64>,
     users: Option<u64>,
@@ -78,7 +81,10 @@ impl Figures {
         let mut figures = Self::default();
         for i in 0..words.len() {
             let Some(word) = words.at(i).map(str::to_owned) else { continue };
-            if figures.take_format(words, i, &word) || figures.take_limit(words, i, &word) {
+            if figures.take_format(words, i, &word)
+                || figures.take_limit(words, i, &word)
+                || figures.take_length(words, i, &word)
+            {
                 continue;
             }
             let Some((number, unit)) = split(&word) else { continue };
@@ -245,6 +251,37 @@ impl Figures {
         true
     }
 
+    /// "max_model_len 32k", "--max-model-len=32768", and the other engines' names for it.
+    fn take_length(&mut self, words: &mut Words, i: usize, word: &str) -> bool {
+        let (name, rest) = match word.split_once(['=', ':']) {
+            Some((name, rest)) => (name, Some(rest.to_owned())),
+            None => (word, None),
+        };
+        let name = name.trim_start_matches('-').replace('-', "_");
+        if !matches!(name.as_str(), "max_model_len" | "max_seq_len" | "context_length") {
+            return false;
+        }
+        let places = i + 1..i + 3;
+        let found = match rest.filter(|rest| !rest.is_empty()) {
+            Some(rest) => tokens(&rest).map(|n| (n, None)),
+            None => places.into_iter().find_map(|j| Some((tokens(words.at(j)?)?, Some(j)))),
+        };
+        let Some((length, place)) = found else { return false };
+        self.max_model_len = Some(length);
+        (i..=place.unwrap_or(i)).for_each(|j| words.take(j));
+        true
+    }
+
+    /// Who names a context means an engine that is started for it: the engine's own default, the model's longest, takes
+    /// memory for one sequence of that length before it starts. Not where `most`, what the model takes, is passed.
+    pub(super) fn start_for_context(&mut self, most: Option<u64>, assumed: &mut Vec<String>) {
+        let Some(context) = self.context.filter(|c| most.is_none_or(|most| *c <= most)) else { return };
+        if self.max_model_len.is_none() {
+            self.max_model_len = Some(context);
+            assumed.push(format!("max_model_len of {}, as the context", short_context(context)));
+        }
+    }
+
     pub(super) const fn has_load(&self) -> bool {
         self.users.is_some() || self.rate.is_some()
     }
@@ -277,7 +314,8 @@ impl Figures {
     }
 
     pub(super) fn engine_into(&self, request: &mut Map<String, Value>) {
-        into(request, "engine", self.kv_dtype.iter().map(|dtype| ("kv_cache_dtype", json!(dtype))));
+        let dtype = self.kv_dtype.iter().map(|dtype| ("kv_cache_dtype", json!(dtype)));
+        into(request, "engine", dtype.chain(self.max_model_len.map(|n| ("max_model_len", json!(n)))));
     }
 }
 
@@ -290,6 +328,18 @@ fn into(
     if !object.is_empty() {
         request.insert(section.to_owned(), Value::Object(object));
     }
+}
+
+/// A length as people write it: "32768", "32k".
+fn tokens(word: &str) -> Option<u64> {
+    let (number, unit) = split(word)?;
+    let factor = match unit.as_str() {
+        "" => 1.0,
+        "k" | "ki" => 1024.0,
+        "m" => 1_048_576.0,
+        _ => return None,
+    };
+    whole(number * factor).filter(|n| bounds::TOKENS.contains(n))
 }
 
 /// "128k" as 128 and "k"; "5" as 5 and nothing.

@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use self::figures::Figures;
 use self::words::Words;
 use crate::catalogue::hardware::HardwareCatalogue;
+use crate::catalogue::models;
 
 /// Characters of a question at most.
 pub const MAX_CHARS: usize = 500;
@@ -128,7 +129,7 @@ impl Asked {
                 return self.sizing(&model, assumed);
             }
         };
-        let mut request = self.shared(&model);
+        let mut request = self.shared(&model, assumed);
         request.insert("cluster".to_owned(), Value::String(cluster));
         if let Some(search) = self.sizes.search() {
             request.insert("search".to_owned(), search);
@@ -155,8 +156,9 @@ impl Asked {
     }
 
     /// Model, lengths, limits and settings: what every question about one model may have.
-    fn shared(&self, model: &str) -> Map<String, Value> {
+    fn shared(&mut self, model: &str, assumed: &mut Vec<String>) -> Map<String, Value> {
         let mut request = Map::new();
+        self.figures.start_for_context(models::find(model).ok().map(|entry| entry.context_length), assumed);
         let model = match &self.figures.weights {
             Some(weights) => json!({"id": model, "weights": weights}),
             None => Value::String(model.to_owned()),
@@ -173,7 +175,7 @@ impl Asked {
             assumed.push("one sequence".to_owned());
             json!({"sequences": 1})
         });
-        let mut request = self.shared(model);
+        let mut request = self.shared(model, assumed);
         request.insert("load".to_owned(), load);
         match (self.cluster, self.products.is_empty()) {
             (Some(cluster), _) => _ = request.insert("cluster".to_owned(), Value::String(cluster)),
@@ -198,7 +200,7 @@ impl Asked {
             assumed.push(cluster.clone());
             cluster
         });
-        let mut request = self.shared(model);
+        let mut request = self.shared(model, assumed);
         request.insert("cluster".to_owned(), Value::String(cluster));
         request.insert("over".to_owned(), json!({"axis": "tp", "values": values}));
         Meaning::Sweep(Value::Object(request))

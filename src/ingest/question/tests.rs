@@ -52,6 +52,7 @@ fn usual_gpus_are_meant_where_none_are_named() {
 #[test]
 fn questions_of_people_become_requests() {
     let context = |n: u64| json!({"context_tokens": n});
+    let started = |n: u64| json!({"max_model_len": n});
     let table: Vec<(&str, &str, Value)> = vec![
         ("what fits on 16 H100s", "fits", json!({"cluster": "16 H100s"})),
         (
@@ -80,7 +81,8 @@ fn questions_of_people_become_requests() {
         (
             "how many H200 for deepseek r1 with 50 users at 32k",
             "sizing",
-            json!({"model": R1, "gpus": ["H200"], "load": {"sequences": 50}, "workload": context(32_768)}),
+            json!({"model": R1, "gpus": ["H200"], "load": {"sequences": 50}, "workload": context(32_768),
+                "engine": started(32_768)}),
         ),
         (
             "how many H100 do I need for llama 3.1 70b",
@@ -158,13 +160,29 @@ fn questions_of_people_become_requests() {
             "sweep",
             json!({"model": R1, "over": {"values": [8, 16]}}),
         ),
-        ("is tp16 faster for llama 3.1 70b at 32k on 16 H200", "sweep", json!({"workload": context(32_768)})),
+        (
+            "is tp16 faster for llama 3.1 70b at 32k on 16 H200",
+            "sweep",
+            json!({"workload": context(32_768), "engine": started(32_768)}),
+        ),
         ("llama 3.1 70b on 16 H100s", "plan", json!({"model": LLAMA, "cluster": "16 H100s"})),
         (
             "llama 3.1 70b on 2x8 H100 at 32k",
             "plan",
-            json!({"cluster": "2x8 H100", "workload": context(32_768)}),
+            json!({"cluster": "2x8 H100", "workload": context(32_768), "engine": started(32_768)}),
         ),
+        ("llama 3.1 8b on 1 L4 at 8k", "plan", json!({"workload": context(8192), "engine": started(8192)})),
+        (
+            "llama 3.1 8b on 1 L4 at 8k with max_model_len 16k",
+            "plan",
+            json!({"workload": context(8192), "engine": started(16_384)}),
+        ),
+        (
+            "llama 3.1 70b on 4 H100 --max-model-len=32768 fp8 kv",
+            "plan",
+            json!({"engine": {"max_model_len": 32_768, "kv_cache_dtype": "fp8"}}),
+        ),
+        ("acme/private-7b on 2 A100 at 64k", "plan", json!({"engine": started(65_536)})),
         ("does deepseek r1 fit on 8 H200?", "plan", json!({"model": R1, "cluster": "8 H200"})),
         (
             "does Kimi K2 run at 128k on 8 H200",
@@ -232,6 +250,26 @@ fn questions_of_people_become_requests() {
         }
     }
     assert!(faults.is_empty(), "\n{faults}");
+}
+
+#[test]
+fn the_engine_is_started_for_the_context_unless_something_else_is_said() {
+    let parsed = |text: &str| match parse(text, catalogue()) {
+        Parsed { meaning: Meaning::Plan(request) | Meaning::Fits(request), assumed, not_understood } => {
+            assert_eq!(not_understood, Vec::<String>::new(), "{text}");
+            (request["engine"]["max_model_len"].as_u64(), assumed)
+        }
+        other => panic!("{other:?}"),
+    };
+    let said = "max_model_len of 8k, as the context".to_owned();
+    assert_eq!(parsed("llama 3.1 8b on 1 L4 at 8k"), (Some(8192), vec![said]));
+    assert_eq!(parsed("llama 3.1 8b on 1 L4 at 8k max_model_len = 16k"), (Some(16_384), Vec::new()));
+    // nothing is said of the context
+    assert_eq!(parsed("llama 3.1 8b on 1 L4, 4k in 1k out"), (None, Vec::new()));
+    // the model takes 131,072: an engine cannot be started for more
+    assert_eq!(parsed("llama 3.1 8b on 1 H100 at 256k"), (None, Vec::new()));
+    // each model is started for what it takes of it
+    assert_eq!(parsed("what fits on 8 H200 at 8k"), (None, Vec::new()));
 }
 
 #[test]

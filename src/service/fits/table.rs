@@ -1,7 +1,7 @@
 //! "What fits" in words, as CSV, and as a markdown table.
 
 use super::{FitRow, Fits};
-use crate::planner::answer::{short, short_name};
+use crate::planner::answer::{short, short_context, short_name};
 use crate::planner::hardware::Cluster;
 
 /// Rows of the markdown table at most: a comment holds no more.
@@ -14,7 +14,7 @@ pub(super) fn answer(cluster: &Cluster, context: u64, rows: &[FitRow]) -> String
         "{} of {} models hold at least one sequence of {} tokens on {}.",
         fitting.len(),
         rows.len(),
-        context,
+        short_context(context),
         cluster,
     );
     if let Some(largest) = fitting.iter().max_by_key(|row| row.parameters) {
@@ -31,13 +31,14 @@ pub(super) fn answer(cluster: &Cluster, context: u64, rows: &[FitRow]) -> String
     text
 }
 
-/// The head of a table, and a row's cells under it. A cell without a figure is empty.
-fn head(contexts: &[u64]) -> Vec<String> {
+/// The head of a table, and a row's cells under it. A cell without a figure is empty. A program reads the lengths in
+/// full, people in thousands of 1,024.
+fn head(contexts: &[u64], length: impl Fn(u64) -> String) -> Vec<String> {
     let mut head: Vec<String> =
         ["model", "parameters", "weights", "fits", "layout", "gpus", "idle_gpus", "replicas", "kv_tokens"]
             .map(str::to_owned)
             .to_vec();
-    head.extend(contexts.iter().map(|context| format!("sequences_at_{context}")));
+    head.extend(contexts.iter().map(|context| format!("sequences_at_{}", length(*context))));
     head.extend(
         ["tpot_ms", "output_tokens_per_s", "smallest_gpus", "fits_only_as", "short_by_bytes", "reason"]
             .map(str::to_owned),
@@ -77,7 +78,7 @@ impl Fits {
     #[must_use]
     pub fn csv(&self) -> String {
         let rows = self.items.iter().map(|row| csv_line(&cells(row, self.contexts.len())));
-        std::iter::once(csv_line(&head(&self.contexts))).chain(rows).collect()
+        std::iter::once(csv_line(&head(&self.contexts, |n| n.to_string()))).chain(rows).collect()
     }
 
     /// The answer and the rows as a markdown table.
@@ -86,7 +87,7 @@ impl Fits {
         let line = |cells: Vec<String>| {
             format!("| {} |\n", cells.iter().map(|c| c.replace('|', "\\|")).collect::<Vec<_>>().join(" | "))
         };
-        let head = head(&self.contexts);
+        let head = head(&self.contexts, short_context);
         let rule = head.iter().map(|_| "---".to_owned()).collect();
         let mut text = format!("{}\n\n{}{}", self.answer, line(head), line(rule));
         for row in self.items.iter().take(MARKDOWN_ROWS) {
@@ -101,7 +102,10 @@ impl Fits {
     /// The rows as texts under their names, for a table of the command.
     #[must_use]
     pub fn rows(&self) -> (Vec<String>, Vec<Vec<String>>) {
-        (head(&self.contexts), self.items.iter().map(|row| cells(row, self.contexts.len())).collect())
+        (
+            head(&self.contexts, short_context),
+            self.items.iter().map(|row| cells(row, self.contexts.len())).collect(),
+        )
     }
 }
 
