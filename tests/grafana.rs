@@ -19,7 +19,7 @@ fn names() -> BTreeSet<String> {
 
 fn recorded_in(folder: &Path, found: &mut BTreeSet<String>) {
     let call = Regex::new(
-        r#"(?:counter|gauge|histogram)!\(\s*"(shardwise_[a-z_]+)"|series\(\s*"(shardwise_[a-z_]+)""#,
+        r#"(?:counter|gauge|histogram)!\(\s*"(shardwise_[a-z_]+)"|series\(\s*&mut out,\s*"(shardwise_[a-z_]+)""#,
     )
     .expect("a pattern");
     for entry in fs::read_dir(folder).expect("a folder").flatten() {
@@ -71,6 +71,44 @@ fn the_board_shows_metrics_that_exist() {
         }
     }
     assert_eq!(shown, names(), "every metric has a place on the board");
+}
+
+/// Residuals are summed beside the requests: wait for what they become.
+async fn residuals(api: &Api, expected: impl Fn(&[String]) -> bool) -> Vec<String> {
+    for _ in 0..100 {
+        let text = api.app.predictions().text();
+        let lines = text.lines().filter(|line| line.starts_with("shardwise_prediction_residual_ratio{"));
+        let found: Vec<String> = lines.map(str::to_owned).collect();
+        if expected(&found) {
+            return found;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    panic!("in vain: {}", api.app.predictions().text())
+}
+
+#[tokio::test]
+async fn residuals_follow_the_observations_that_are_kept() {
+    let api = Api::start().await;
+    api.ready().await;
+    let mut ids = Vec::new();
+    for (version, tokens) in [("0.11.0", "420,896"), ("0.11.0", "400,000"), ("0.20.0", "430,000")] {
+        let log = format!(
+            "Initializing a V1 LLM engine (v{version}) with config: model='meta-llama/Llama-3.1-8B-Instruct', \
+             max_seq_len=32000, tensor_parallel_size=1, kv_cache_dtype=auto\nGPU KV cache size: {tokens} tokens\n"
+        );
+        let kept =
+            api.call("POST", "/v1/observations", Some(&json!({"log": log, "cluster": "1 H100"}))).await;
+        ids.push(kept.json()["id"].as_str().expect("an id").to_owned());
+    }
+    let accuracy = api.get("/v1/accuracy?version=0.11.0").await.json();
+    let figures = accuracy["all"]["figures"].as_array().expect("figures");
+    let median = &figures.iter().find(|f| f["name"] == "kv_tokens").expect("KV tokens")["median_ratio"];
+    let found = residuals(&api, |found| found.len() == 2 && found[0].ends_with(&format!(" {median}"))).await;
+    let expected = "shardwise_prediction_residual_ratio{engine=\"vllm\",version=\"0.11.0\"} ";
+    assert!(found[0].starts_with(expected), "{found:?}");
+    api.call("DELETE", &format!("/v1/observations/{}", ids[2]), None).await;
+    residuals(&api, |found| found.len() == 1).await;
 }
 
 #[tokio::test]

@@ -270,7 +270,7 @@ pub struct WhatIfArgs {
 #[derive(Debug, Args, Default)]
 #[command(next_help_heading = "Output")]
 pub struct OutputArgs {
-    /// table for people, json = the API's answer, markdown for a comment, junit and github for a pipeline.
+    /// table for people, json = the API's answer, markdown for a comment, csv = a row for each layout, junit and github for a pipeline.
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
     /// Write there instead of to stdout.
@@ -291,6 +291,7 @@ pub enum Format {
     Table,
     Json,
     Markdown,
+    Csv,
     Junit,
     Github,
 }

@@ -14,6 +14,7 @@ use crate::ingest::check::Policy;
 use crate::ingest::json::Document;
 use crate::service::ServiceError;
 use crate::service::checks::{Check, CheckAnswer, Status, check_offline};
+use crate::service::csv_line;
 
 /// Longest file that is read.
 const MOST_BYTES: u64 = 1 << 20;
@@ -95,6 +96,7 @@ fn shown(answer: &CheckAnswer, args: &CheckArgs) -> String {
         Format::Json => serde_json::to_string_pretty(answer).unwrap_or_default() + "\n",
         Format::Table => table(answer, &file),
         Format::Markdown => markdown(answer),
+        Format::Csv => csv(answer),
         Format::Junit => junit(answer),
         Format::Github => github(answer, &file),
     }
@@ -119,6 +121,16 @@ fn markdown(answer: &CheckAnswer) -> String {
         let _ = writeln!(out, "| {} | {line} | `{}` | {message} |", check.status.as_str(), check.code);
     }
     out
+}
+
+fn csv(answer: &CheckAnswer) -> String {
+    let head = csv_line(&["status", "code", "deployment", "line", "message"].map(str::to_owned));
+    let rows = answer.checks.iter().map(|check| {
+        let line = check.line.map_or_else(String::new, |l| l.to_string());
+        let status = check.status.as_str().to_owned();
+        csv_line(&[status, check.code.clone(), check.deployment.clone(), line, check.message.clone()])
+    });
+    std::iter::once(head).chain(rows).collect()
 }
 
 fn junit(answer: &CheckAnswer) -> String {

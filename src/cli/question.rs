@@ -48,7 +48,7 @@ fn shown(answer: &QuestionAnswer, style: Style) -> String {
         (Some(fits), ..) => output::fits(fits, style),
         (_, Some(sizing), ..) => output::sizing(sizing, style),
         (_, _, Some(sweep), _) => {
-            output::sentence(&answer.answer, style) + "\n" + &output::sweep(sweep, style)
+            output::sentence(&answer.answer, style) + "\n" + &output::sweep(&sweep.sweep, style)
         }
         (.., Some(plan)) => {
             output::sentence(&answer.answer, style) + "\n" + &output::layouts(&plan.plan, style)

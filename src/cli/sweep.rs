@@ -13,8 +13,7 @@ use super::output::{self, Style};
 use super::request::{self, Question};
 use crate::ingest::json::Document;
 use crate::ingest::sweep::SweepRequest;
-use crate::planner::sweep::Sweep;
-use crate::service::{ServiceError, sweep_offline};
+use crate::service::{ServiceError, SweepAnswer, sweep_offline};
 
 /// `shardwise sweep`.
 #[derive(Debug, Args)]
@@ -52,9 +51,9 @@ pub struct SweepArgs {
 
 /// Draw the curves as tables.
 pub fn run(args: &SweepArgs, no_color: Option<&str>) -> Exit {
-    let show = |sweep: &Sweep| match args.format {
-        TableOrJson::Json => print_json(sweep),
-        TableOrJson::Table => output::print(&output::sweep(sweep, Style::for_stdout(no_color))),
+    let show = |answer: &SweepAnswer| match args.format {
+        TableOrJson::Json => print_json(answer),
+        TableOrJson::Table => output::print(&output::sweep(&answer.sweep, Style::for_stdout(no_color))),
     };
     let ask = |d: &Document| sweep_offline(&SweepRequest::read(value(d)?).map_err(ServiceError::Invalid)?);
     if let Some(path) = &args.request {

@@ -7,9 +7,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use moka::future::Cache;
 use time::OffsetDateTime;
+use tokio::sync::Notify;
 
 use super::fits::FitsAnswer;
 use super::from_hub::HubAccess;
+use super::observations::residuals;
 use super::question::{self, PlanAnswer, ResolvedModel};
 use super::{AnswerBytes, Health, Predictions, ServiceError};
 use crate::catalogue;
@@ -94,6 +96,8 @@ pub struct App {
     pub(super) fits: Cache<String, Arc<FitsAnswer>>,
     /// What was predicted on saved clusters.
     pub(super) predictions: Arc<Predictions>,
+    /// Told when an observation came or went.
+    pub(super) observations_changed: Arc<Notify>,
     /// Where models are fetched that are known nowhere else; `None`: nowhere.
     pub(super) hub: Option<HubAccess>,
 }
@@ -103,6 +107,8 @@ pub struct Background {
     guard: Arc<Guard>,
     writer: PlanWriter,
     keep_days: u32,
+    predictions: Arc<Predictions>,
+    observations_changed: Arc<Notify>,
 }
 
 impl App {
@@ -137,18 +143,28 @@ impl App {
                 u32::try_from(question.len() + 3 * answer.json.len() + 256).unwrap_or(u32::MAX)
             })
             .build();
-        let app = Self {
+        let predictions: Arc<Predictions> = Arc::default();
+        let observations_changed: Arc<Notify> = Arc::default();
+        let background = Background {
             guard: Arc::clone(&guard),
+            writer,
+            keep_days: limits.keep_days,
+            predictions: Arc::clone(&predictions),
+            observations_changed: Arc::clone(&observations_changed),
+        };
+        let app = Self {
+            guard,
             models,
             plans,
             answers,
             generation: AtomicU64::new(0),
             specs: Cache::new(SPECS),
             fits,
-            predictions: Arc::default(),
+            predictions,
+            observations_changed,
             hub,
         };
-        (Arc::new(app), Background { guard, writer, keep_days: limits.keep_days })
+        (Arc::new(app), background)
     }
 
     /// How the database is.
@@ -157,7 +173,7 @@ impl App {
         (self.guard.kind(), self.guard.health())
     }
 
-    /// What was predicted on saved clusters, for the page of metrics.
+    /// What was predicted on saved clusters, and how far predictions lay from what engines printed, for the page of metrics.
     #[must_use]
     pub fn predictions(&self) -> Arc<Predictions> {
         Arc::clone(&self.predictions)
@@ -308,7 +324,10 @@ impl Background {
     pub async fn run(self) {
         let watch = tokio::spawn(Arc::clone(&self.guard).watch());
         let forget = tokio::spawn(forget_old_plans(Arc::clone(&self.guard), self.keep_days));
+        let residuals =
+            tokio::spawn(residuals::follow(self.guard, self.predictions, self.observations_changed));
         self.writer.run().await;
+        residuals.abort();
         forget.abort();
         watch.abort();
     }

@@ -8,7 +8,7 @@ use super::batches::{self, Batch, Clusters, LookedUp, Narrower};
 use super::fits::LOWER;
 use super::question::{self, ResolvedModel};
 use super::sizings::sized;
-use super::sweeps::swept;
+use super::sweeps::{SweepAnswer, swept};
 use super::{App, Notice, ServiceError};
 use crate::ingest::FieldError;
 use crate::ingest::batch::BatchRequest;
@@ -16,7 +16,6 @@ use crate::ingest::request::{ModelRequest, ModelSource};
 use crate::ingest::sizing::SizingRequest;
 use crate::ingest::sweep::SweepRequest;
 use crate::planner::sizing::Sizing;
-use crate::planner::sweep::Sweep;
 
 /// The fewest GPUs for a load, from the catalogue and the question itself.
 ///
@@ -30,7 +29,7 @@ pub fn size_offline(request: &SizingRequest) -> Result<Sizing, ServiceError> {
 ///
 /// # Errors
 /// [`ServiceError::Invalid`] with every fault of the question.
-pub fn sweep_offline(request: &SweepRequest) -> Result<Sweep, ServiceError> {
+pub fn sweep_offline(request: &SweepRequest) -> Result<SweepAnswer, ServiceError> {
     swept(request, offline(&request.plan.model))
 }
 
@@ -114,7 +113,7 @@ impl App {
     ///
     /// # Errors
     /// As [`App::plan_text`].
-    pub async fn sweep(&self, mut request: SweepRequest) -> Result<(Sweep, Vec<Notice>), ServiceError> {
+    pub async fn sweep(&self, mut request: SweepRequest) -> Result<(SweepAnswer, Vec<Notice>), ServiceError> {
         let mut notices = Vec::new();
         let model = self.resolve(&request.plan.model, &mut notices).await?;
         request.plan.cluster = self.with_saved(&request.plan.cluster).await?.into_owned();

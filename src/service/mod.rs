@@ -20,6 +20,7 @@ pub mod measurements;
 mod models;
 pub mod observations;
 mod parallel;
+mod plan_table;
 mod predictions;
 mod question;
 pub mod questions;
@@ -33,12 +34,15 @@ use utoipa::ToSchema;
 
 pub use app::{App, Background, Limits, Notice, Rendered};
 pub use clusters::{SavedCluster, SavedClusterEntry, SavedClusterPage};
+pub use fits::csv_line;
 pub use fleet::{batch_offline, size_offline, sweep_offline};
 pub use from_hub::{HubAccess, HubOrigin, Refresh};
 pub use inspect::{Inspected, LayerKindCount, inspect};
 pub use models::{ModelEntry, ModelFacts, ModelPage, ModelView, listed_model};
+pub use plan_table::{plan_csv, sweep_csv};
 pub use predictions::Predictions;
 pub use question::{ClusterAssumption, PlanAnswer, Understood, Versions, parse_cluster, plan_offline};
+pub use sweeps::SweepAnswer;
 
 pub use crate::store::{AnswerBytes, Expect, Health, Put};
 

@@ -2,13 +2,15 @@
 //!
 //! A deployment is a model on a saved cluster: the last plan of a published model that was asked for with
 //! `saved:NAME` since the process started. Its best layout is what is shown. A plan on any other cluster is a question,
-//! not a deployment, and the number of series stays bounded.
+//! not a deployment, and the number of series stays bounded. Beside it stands how far predictions lay from what engines
+//! printed, of the observations that are kept.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::{Mutex, PoisonError};
 
 use crate::planner::plan::Plan;
+use crate::telemetry::METRICS;
 
 /// Deployments that are remembered; beyond that the one that was planned longest ago is forgotten.
 const MOST: usize = 200;
@@ -36,6 +38,8 @@ struct BestLayout {
 #[derive(Debug, Default)]
 pub struct Predictions {
     kept: Mutex<(u64, BTreeMap<Key, Predicted>)>,
+    /// Predicted over observed KV tokens, by engine and version.
+    residuals: Mutex<BTreeMap<(String, String), f64>>,
 }
 
 impl Predictions {
@@ -68,6 +72,11 @@ impl Predictions {
         kept.1.retain(|(saved, ..), _| saved != cluster);
     }
 
+    /// Replace the residuals: predicted over observed KV tokens, by engine and version.
+    pub(super) fn set_residuals(&self, residuals: BTreeMap<(String, String), f64>) {
+        *self.residuals.lock().unwrap_or_else(PoisonError::into_inner) = residuals;
+    }
+
     /// The predictions in Prometheus' text form. A deployment in which nothing fits has zero tokens and the layout `none`.
     #[must_use]
     pub fn text(&self) -> String {
@@ -87,30 +96,37 @@ impl Predictions {
             })
         };
         let mut out = String::new();
-        let mut series = |name: &str, help: &str, value: &dyn Fn(Option<&BestLayout>) -> Option<f64>| {
-            let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} gauge");
-            for (labels, layout) in rows() {
-                if let Some(value) = value(layout) {
-                    let _ = writeln!(out, "{name}{{{labels}}} {value}");
-                }
-            }
-        };
-        series(
-            "shardwise_predicted_kv_tokens",
-            "KV tokens of a model's best layout on a saved cluster.",
-            &|layout| Some(layout.map_or(0.0, |layout| layout.kv_tokens as f64)),
-        );
-        series(
-            "shardwise_predicted_sequences",
-            "Whole sequences of the asked context in that layout.",
-            &|layout| Some(layout.map_or(0.0, |layout| layout.sequences as f64)),
-        );
-        series(
-            "shardwise_replication_factor",
-            "How many ranks hold the same KV bytes in that layout.",
-            &|layout| layout.map(|layout| layout.replication_factor),
-        );
+        series(&mut out, "shardwise_predicted_kv_tokens", rows(), |layout| {
+            Some(layout.map_or(0.0, |layout| layout.kv_tokens as f64))
+        });
+        series(&mut out, "shardwise_predicted_sequences", rows(), |layout| {
+            Some(layout.map_or(0.0, |layout| layout.sequences as f64))
+        });
+        series(&mut out, "shardwise_replication_factor", rows(), |layout| {
+            layout.map(|layout| layout.replication_factor)
+        });
+        let residuals = self.residuals.lock().unwrap_or_else(PoisonError::into_inner);
+        let rows = residuals.iter().map(|((engine, version), ratio)| {
+            (format!("engine=\"{}\",version=\"{}\"", label(engine), label(version)), *ratio)
+        });
+        series(&mut out, "shardwise_prediction_residual_ratio", rows, Some);
         out
+    }
+}
+
+/// A gauge with its help, one line for each row that has a value.
+fn series<T>(
+    out: &mut String,
+    name: &str,
+    rows: impl Iterator<Item = (String, T)>,
+    value: impl Fn(T) -> Option<f64>,
+) {
+    let help = METRICS.iter().find(|(_, known, _)| *known == name).map_or("", |(.., help)| help);
+    let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} gauge");
+    for (labels, row) in rows {
+        if let Some(value) = value(row) {
+            let _ = writeln!(out, "{name}{{{labels}}} {value}");
+        }
     }
 }
 

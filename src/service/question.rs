@@ -88,8 +88,17 @@ pub const PLAN_ID_DIGITS: usize = 32;
 
 impl Versions {
     fn current(plan: &Plan) -> Self {
-        let mut engines: Vec<String> =
-            plan.request.engines.iter().map(|e| format!("{} {}", e.name, e.version)).collect();
+        Self::with(plan.request.engines.iter().map(|e| format!("{} {}", e.name, e.version)))
+    }
+
+    /// What the answer to a question that was looked up rests on.
+    pub(super) fn of(input: &PlanInput) -> Self {
+        let rules = input.engines.iter().filter_map(|e| engine::rules(&e.name, &e.version).ok());
+        Self::with(rules.map(|rules| format!("{} {}", rules.name(), rules.version())))
+    }
+
+    fn with(engines: impl Iterator<Item = String>) -> Self {
+        let mut engines: Vec<String> = engines.collect();
         engines.dedup();
         Self {
             planner: env!("CARGO_PKG_VERSION").to_owned(),

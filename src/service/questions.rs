@@ -7,6 +7,7 @@ use utoipa::ToSchema;
 use super::fits::{Fits, fits};
 use super::fleet::{size_offline, sweep_offline};
 use super::question::plan_offline;
+use super::sweeps::SweepAnswer;
 use super::{App, Notice, PlanAnswer, ServiceError};
 use crate::catalogue::hardware;
 use crate::ingest::fits::FitsRequest;
@@ -16,7 +17,6 @@ use crate::ingest::sizing::SizingRequest;
 use crate::ingest::sweep::SweepRequest;
 use crate::ingest::{FieldError, Pointer};
 use crate::planner::sizing::Sizing;
-use crate::planner::sweep::Sweep;
 
 /// Rows of "what fits" that a question shows when it names no number.
 const ROWS: u64 = 50;
@@ -39,7 +39,7 @@ pub struct QuestionAnswer {
     pub plan: Option<Box<PlanAnswer>>,
     pub fits: Option<Box<Fits>>,
     pub sizing: Option<Box<Sizing>>,
-    pub sweep: Option<Box<Sweep>>,
+    pub sweep: Option<Box<SweepAnswer>>,
     /// What can be asked, where nothing was understood.
     pub examples: Vec<String>,
 }
@@ -70,8 +70,8 @@ impl QuestionAnswer {
         }
     }
 
-    fn with_sweep(mut self, sweep: Sweep) -> Self {
-        self.answer = compared(&sweep);
+    fn with_sweep(mut self, sweep: SweepAnswer) -> Self {
+        self.answer = compared(&sweep.sweep);
         self.sweep = Some(Box::new(sweep));
         self
     }
@@ -204,7 +204,7 @@ fn fits_request(request: &Value) -> Result<FitsRequest, ServiceError> {
 }
 
 /// The last point of a curve over TP against the one before: is the larger size worth it.
-fn compared(sweep: &Sweep) -> String {
+fn compared(sweep: &crate::planner::sweep::Sweep) -> String {
     let points = sweep.curves.first().map(|curve| curve.points.as_slice()).unwrap_or_default();
     let [.., before, after] = points else { return "There is one size only; nothing to compare.".to_owned() };
     let name = |point: &crate::planner::sweep::Point| match &point.at {

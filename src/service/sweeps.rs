@@ -1,9 +1,11 @@
 //! Curves over one or two things, with the usual values where none are given.
 
+use serde::Serialize;
 use serde_json::Value;
+use utoipa::ToSchema;
 
-use super::ServiceError;
 use super::question::{Asked, ResolvedModel, asked};
+use super::{ServiceError, Versions};
 use crate::catalogue::hardware;
 use crate::ingest::sweep::{self, AxisName, AxisRequest, MAX_POINTS, SweepRequest, Values};
 use crate::ingest::{FieldError, Pointer, cluster};
@@ -12,6 +14,14 @@ use crate::planner::input::PlanInput;
 use crate::planner::input::Search;
 use crate::planner::sweep::{Axis, Sweep, only, sweep, usual_layouts};
 
+/// The answer of `POST /v1/sweeps`.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct SweepAnswer {
+    pub versions: Versions,
+    #[serde(flatten)]
+    pub sweep: Sweep,
+}
+
 /// Draw the curves of a model that was looked up.
 ///
 /// # Errors
@@ -19,7 +29,7 @@ use crate::planner::sweep::{Axis, Sweep, only, sweep, usual_layouts};
 pub(super) fn swept(
     request: &SweepRequest,
     model: Result<ResolvedModel, Vec<FieldError>>,
-) -> Result<Sweep, ServiceError> {
+) -> Result<SweepAnswer, ServiceError> {
     let Asked { input, .. } = asked(&request.plan, model)?;
     let over = axis(&request.over, "over", &input);
     let by = request.by.as_ref().map(|by| axis(by, "by", &input)).transpose();
@@ -39,7 +49,7 @@ pub(super) fn swept(
             detail,
         )]));
     }
-    Ok(sweep(&input, &over, by.as_ref()))
+    Ok(SweepAnswer { versions: Versions::of(&input), sweep: sweep(&input, &over, by.as_ref()) })
 }
 
 fn axis(request: &AxisRequest, field: &str, input: &PlanInput) -> Result<Axis, Vec<FieldError>> {

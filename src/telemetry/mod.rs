@@ -65,7 +65,7 @@ pub enum Kind {
 }
 
 /// Every metric that is recorded, with its help. A test holds this list to the code and to the boards of `deploy/grafana`.
-pub const METRICS: [(Kind, &str, &str); 18] = [
+pub const METRICS: [(Kind, &str, &str); 19] = [
     (Kind::Counter, "shardwise_http_requests_total", "Requests answered, by route, method and status."),
     (Kind::Histogram, "shardwise_http_request_seconds", "Time to answer a request, by route."),
     (Kind::Gauge, "shardwise_http_in_flight", "Requests in work."),
@@ -88,6 +88,11 @@ pub const METRICS: [(Kind, &str, &str); 18] = [
     (Kind::Gauge, "shardwise_predicted_kv_tokens", "KV tokens of a model's best layout on a saved cluster."),
     (Kind::Gauge, "shardwise_predicted_sequences", "Whole sequences of the asked context in that layout."),
     (Kind::Gauge, "shardwise_replication_factor", "How many ranks hold the same KV bytes in that layout."),
+    (
+        Kind::Gauge,
+        "shardwise_prediction_residual_ratio",
+        "Predicted over observed KV tokens: the median of the kept start-ups of an engine's version.",
+    ),
 ];
 
 fn describe() {

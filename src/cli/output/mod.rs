@@ -23,6 +23,7 @@ use super::args::Format;
 use super::assertion::Outcome;
 use super::exit::Exit;
 use crate::planner::plan::Plan;
+use crate::service::plan_csv;
 use serde_json::Value;
 
 /// One answered question.
@@ -48,6 +49,7 @@ pub fn text(answered: &Answered<'_>, format: Format, style: Style, explain: bool
         Format::Table => table::text(answered, style, explain),
         Format::Json => json(answered.json),
         Format::Markdown => markdown::text(answered, explain),
+        Format::Csv => plan_csv(answered.json),
         Format::Junit => junit::text(answered),
         Format::Github => github::text(answered),
     }

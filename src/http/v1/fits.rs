@@ -1,11 +1,11 @@
 //! `/v1/fits`: which models of the catalogue fit on a cluster.
 
-use axum::body::Body;
 use axum::extract::{RawQuery, State as Shared};
 use axum::http::{HeaderMap, HeaderValue, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 
 use super::fleet_schema::FitsQuestion;
+use super::form::{Form, by_accept};
 use super::plans::json_response;
 use crate::http::State;
 use crate::http::extract::{JsonDocument, Query};
@@ -15,21 +15,14 @@ use crate::ingest::fits::{FitsRequest, PARAMETERS};
 use crate::service::App;
 use crate::service::fits::{Fits, FitsAnswer};
 
-/// How the rows are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
-    Json,
-    Csv,
-    Markdown,
-}
-
 /// Which models fit on a cluster: a row for every model of the catalogue.
 ///
 /// Each row has the best layout, what it holds at three lengths, its speed, and the fewest GPUs that hold the model at all;
 /// a model that does not fit has the reason, the bytes that are missing, and the narrower weights in which it would.
-/// `Accept: text/csv` and `text/markdown` give the rows as a table.
+/// `Accept: text/csv` and `text/markdown`, or `?format=csv` and `markdown`, give the rows as a table.
 #[utoipa::path(
     post, path = "/v1/fits", operation_id = "create_fits", tag = "fleet",
+    params(("format" = Option<String>, Query, description = "`json`, `csv` or `markdown`; else by the Accept header")),
     request_body = FitsQuestion,
     responses(
         (status = 200, description = "A row for each model", content((Fits = "application/json"), (String = "text/csv"), (String = "text/markdown"))),
@@ -43,8 +36,10 @@ pub(super) enum Form {
 pub async fn create_fits(
     Shared(state): Shared<State>,
     headers: HeaderMap,
+    RawQuery(query): RawQuery,
     JsonDocument(document): JsonDocument,
 ) -> Result<Response, Problem> {
+    let form = Form::wanted(&Query::of(query.as_deref(), &["format"])?, &headers, &Form::ALL)?;
     let request = match (FitsRequest::read(&document.value), document.duplicates) {
         (Ok(request), duplicates) if duplicates.is_empty() => request,
         (read, mut faults) => {
@@ -53,7 +48,7 @@ pub async fn create_fits(
         }
     };
     let answer = state.app.fits(request).await?;
-    Ok(written(&answer, wanted(&headers)))
+    Ok(written(&answer, form))
 }
 
 /// The same by query parameters, for a link or a spreadsheet.
@@ -94,13 +89,7 @@ pub async fn get_fits(
 ) -> Result<Response, Problem> {
     let known: Vec<&str> = PARAMETERS.iter().map(|(name, ..)| *name).chain(["format"]).collect();
     let query = Query::of(query.as_deref(), &known)?;
-    let form = match query.get("format") {
-        None => wanted(&headers),
-        Some("json") => Form::Json,
-        Some("csv") => Form::Csv,
-        Some("markdown") => Form::Markdown,
-        Some(_) => return Err(Problem::parameter("format", "not_allowed", "expected json, csv or markdown")),
-    };
+    let form = Form::wanted(&query, &headers, &Form::ALL)?;
     let given =
         known.iter().filter(|name| **name != "format").filter_map(|name| Some((*name, query.get(name)?)));
     let request = FitsRequest::read(&FitsRequest::json_of(given)).map_err(by_parameter)?;
@@ -124,31 +113,10 @@ fn by_parameter(faults: Vec<FieldError>) -> Problem {
     }))
 }
 
-pub(super) fn wanted(headers: &HeaderMap) -> Form {
-    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let first = accept.split(',').map(|part| part.split(';').next().unwrap_or_default().trim());
-    for media in first {
-        match media {
-            "text/csv" => return Form::Csv,
-            "text/markdown" => return Form::Markdown,
-            "application/json" | "*/*" => return Form::Json,
-            _ => {}
-        }
-    }
-    Form::Json
-}
-
 fn written(answer: &FitsAnswer, form: Form) -> Response {
-    let mut response = match form {
+    by_accept(match form {
         Form::Json => json_response(answer.json.clone()),
-        Form::Csv => table("text/csv; charset=utf-8", answer.fits.csv()),
-        Form::Markdown => table("text/markdown; charset=utf-8", answer.fits.markdown()),
-    };
-    response.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
-    response
-}
-
-/// A table as text of its own type.
-pub(super) fn table(media: &'static str, text: String) -> Response {
-    ([(header::CONTENT_TYPE, HeaderValue::from_static(media))], Body::from(text)).into_response()
+        Form::Csv => form.table(answer.fits.csv()),
+        Form::Markdown => form.table(answer.fits.markdown()),
+    })
 }

@@ -1,17 +1,17 @@
 //! `/v1/sizings`, `/v1/sweeps`, `/v1/batches`: the questions over many plans.
 
 use axum::Json;
-use axum::extract::State as Shared;
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::extract::{RawQuery, State as Shared};
+use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::fits::{Form, table, wanted};
 use super::fleet_schema::{BatchQuestion, QuestionBody, SizingQuestion, SweepQuestion};
+use super::form::{Form, by_accept};
 use super::plans::{NOTICE, notices};
 use crate::http::State;
-use crate::http::extract::JsonDocument;
+use crate::http::extract::{JsonDocument, Query};
 use crate::http::problem::{Problem, ProblemBody};
 use crate::ingest::batch::BatchRequest;
 use crate::ingest::fields::Fields;
@@ -20,10 +20,9 @@ use crate::ingest::sizing::SizingRequest;
 use crate::ingest::sweep::SweepRequest;
 use crate::ingest::{FieldError, Pointer, question};
 use crate::planner::sizing::Sizing;
-use crate::planner::sweep::Sweep;
-use crate::service::Notice;
 use crate::service::batches::Batch;
 use crate::service::questions::QuestionAnswer;
+use crate::service::{Notice, ServiceError, SweepAnswer, sweep_csv};
 
 /// The fewest GPUs of each product that carry a load.
 ///
@@ -53,11 +52,13 @@ pub async fn create_sizing(
 /// Curves over one thing, one for each value of a second.
 ///
 /// The curve over TP carries `kv_tokens_if_sharded` beside the real tokens: the two part where TP passes the KV heads.
+/// `Accept: text/csv` or `?format=csv` gives a row for each point.
 #[utoipa::path(
     post, path = "/v1/sweeps", operation_id = "create_sweep", tag = "fleet",
+    params(("format" = Option<String>, Query, description = "`json` or `csv`; else by the Accept header")),
     request_body = SweepQuestion,
     responses(
-        (status = 200, description = "The curves", body = Sweep),
+        (status = 200, description = "The curves", content((SweepAnswer = "application/json"), (String = "text/csv"))),
         (status = 400, description = "The body is not JSON", body = ProblemBody, content_type = "application/problem+json"),
         (status = 413, description = "The body is too large", body = ProblemBody, content_type = "application/problem+json"),
         (status = 415, description = "The body is not announced as JSON", body = ProblemBody, content_type = "application/problem+json"),
@@ -67,19 +68,27 @@ pub async fn create_sizing(
 )]
 pub async fn create_sweep(
     Shared(state): Shared<State>,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
     JsonDocument(document): JsonDocument,
 ) -> Result<Response, Problem> {
+    let form = Form::wanted(&Query::of(query.as_deref(), &["format"])?, &headers, &Form::PLAIN)?;
     let request = read(document, SweepRequest::read)?;
     let (sweep, told) = state.app.sweep(request).await?;
-    Ok(answered(&sweep, &told))
+    if form == Form::Json {
+        return Ok(by_accept(answered(&sweep, &told)));
+    }
+    let json = serde_json::to_value(&sweep).map_err(|e| ServiceError::Internal(e.to_string()))?;
+    Ok(by_accept(noted(form.table(sweep_csv(&json)), &told)))
 }
 
 /// Many plans at once: a list of questions, or models times clusters.
 ///
-/// A question with faults has its problem in its place and does not stop the others. `Accept: text/csv` gives a row for
-/// each question.
+/// A question with faults has its problem in its place and does not stop the others. `Accept: text/csv` or
+/// `?format=csv` gives a row for each question.
 #[utoipa::path(
     post, path = "/v1/batches", operation_id = "create_batch", tag = "fleet",
+    params(("format" = Option<String>, Query, description = "`json` or `csv`; else by the Accept header")),
     request_body = BatchQuestion,
     responses(
         (status = 200, description = "An answer or a problem for each question", content((Batch = "application/json"), (String = "text/csv"))),
@@ -93,16 +102,16 @@ pub async fn create_sweep(
 pub async fn create_batch(
     Shared(state): Shared<State>,
     headers: HeaderMap,
+    RawQuery(query): RawQuery,
     JsonDocument(document): JsonDocument,
 ) -> Result<Response, Problem> {
+    let form = Form::wanted(&Query::of(query.as_deref(), &["format"])?, &headers, &Form::PLAIN)?;
     let request = read(document, BatchRequest::read)?;
     let (batch, told) = state.app.batch(request).await?;
-    let mut response = match wanted(&headers) {
-        Form::Csv => table("text/csv; charset=utf-8", batch.csv()),
+    Ok(by_accept(match form {
+        Form::Csv => noted(form.table(batch.csv()), &told),
         Form::Json | Form::Markdown => answered(&batch, &told),
-    };
-    response.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
-    Ok(response)
+    }))
 }
 
 /// A question in plain words: parsed into one of the typed requests, which is shown beside the answer.
@@ -161,7 +170,11 @@ pub(super) fn read<T>(
 
 /// An answer with its notices.
 pub(super) fn answered<T: Serialize>(answer: &T, told: &[Notice]) -> Response {
-    let mut response = Json(answer).into_response();
+    noted(Json(answer).into_response(), told)
+}
+
+/// A response that says what happened to the service on the way.
+pub(super) fn noted(mut response: Response, told: &[Notice]) -> Response {
     if let Some(codes) = notices(told) {
         response.headers_mut().insert(NOTICE, codes);
     }

@@ -5,6 +5,7 @@ pub mod clusters;
 pub mod fits;
 pub mod fleet;
 pub mod fleet_schema;
+mod form;
 pub mod hardware;
 pub mod kv;
 pub mod launches;

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 pub(super) use self::specs::LOWER;
 use self::specs::Specs;
-pub(super) use self::table::csv_line;
+pub use self::table::csv_line;
 use super::fleet::apart;
 use super::parallel::in_parallel;
 use super::question::known_engines;

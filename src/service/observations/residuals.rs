@@ -1,14 +1,17 @@
 //! How far predictions lie from what a fleet's engines printed: sums over the kept observations.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Serialize;
+use tokio::sync::Notify;
 use utoipa::ToSchema;
 
 use super::stored::ObservationFilter;
 use crate::service::calibrate::ranges::quantile;
-use crate::service::{App, ServiceError};
-use crate::store::{ObservationHead, Store};
+use crate::service::{App, Predictions, ServiceError};
+use crate::store::{Guard, ObservationHead, Store, StoreError};
 
 /// Observations that are summed over, the newest ones.
 const MOST: usize = 20_000;
@@ -77,20 +80,68 @@ impl App {
     /// # Errors
     /// [`ServiceError::Unavailable`], [`ServiceError::Internal`].
     pub async fn accuracy(&self, filter: &ObservationFilter) -> Result<FleetAccuracy, ServiceError> {
-        let mut heads: Vec<ObservationHead> = Vec::new();
-        loop {
-            let before = heads.last().map(|last| (last.observed_at, last.id.clone()));
-            let page = self.guard.observations(&filter.page(before, PAGE)).await?;
-            let last = page.len() < PAGE as usize;
-            heads.extend(page);
-            if last || heads.len() > MOST {
-                break;
-            }
-        }
+        let mut heads = newest(&self.guard, filter).await?;
         let truncated = heads.len() > MOST;
         heads.truncate(MOST);
         Ok(FleetAccuracy { truncated, ..summed(&heads) })
     }
+}
+
+/// The kept observations, newest first; more than [`MOST`] are not read to their end.
+async fn newest(store: &Guard, filter: &ObservationFilter) -> Result<Vec<ObservationHead>, StoreError> {
+    let mut heads: Vec<ObservationHead> = Vec::new();
+    loop {
+        let before = heads.last().map(|last| (last.observed_at, last.id.clone()));
+        let page = store.observations(&filter.page(before, PAGE)).await?;
+        let last = page.len() < PAGE as usize;
+        heads.extend(page);
+        if last || heads.len() > MOST {
+            return Ok(heads);
+        }
+    }
+}
+
+/// The figure whose residuals boards show: what an engine holds is what was asked for.
+const ON_BOARDS: &str = "kv_tokens";
+/// How long changes are gathered before the residuals are summed anew.
+const GATHER: Duration = Duration::from_secs(1);
+/// When they are summed without a change here: other processes may share the database.
+const REFRESH: Duration = Duration::from_mins(10);
+/// When they are summed after the database was away.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// Keep the residuals on boards true: sum them at the start, and after an observation came or went.
+pub(in crate::service) async fn follow(
+    store: Arc<Guard>,
+    predictions: Arc<Predictions>,
+    changed: Arc<Notify>,
+) {
+    loop {
+        let wait = match newest(&store, &ObservationFilter::default()).await {
+            Ok(heads) => {
+                predictions.set_residuals(ratios(&heads));
+                REFRESH
+            }
+            Err(_) => RETRY,
+        };
+        if tokio::time::timeout(wait, changed.notified()).await.is_ok() {
+            tokio::time::sleep(GATHER).await;
+        }
+    }
+}
+
+/// Median of predicted over observed KV tokens, by engine and version.
+fn ratios(heads: &[ObservationHead]) -> BTreeMap<(String, String), f64> {
+    let mut groups: BTreeMap<(&str, &str), Vec<&ObservationHead>> = BTreeMap::new();
+    for head in heads {
+        groups.entry((&head.engine, &head.version)).or_default().push(head);
+    }
+    let shown = groups.into_iter().filter_map(|((engine, version), heads)| {
+        let figures = Residuals::of(heads.into_iter()).figures;
+        let ratio = figures.iter().find(|figure| figure.name == ON_BOARDS)?.median_ratio;
+        Some(((engine.to_owned(), version.to_owned()), ratio))
+    });
+    shown.collect()
 }
 
 /// Sum over observations.
@@ -201,5 +252,8 @@ mod tests {
             assert!((got - expected).abs() < 1e-12, "{got} is not {expected}");
         }
         assert_eq!(sum.all.figures[0].count, 3);
+        // an engine of which no cache was printed has nothing to show
+        let shown = ratios(&heads);
+        assert_eq!(shown.into_iter().collect::<Vec<_>>(), [(("vllm".to_owned(), "1".to_owned()), 1.02)]);
     }
 }

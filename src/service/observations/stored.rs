@@ -115,6 +115,7 @@ impl App {
             let record = record(&answer, &base, now)?;
             match self.guard.put_observation(&record).await {
                 Ok(()) => {
+                    self.observations_changed.notify_one();
                     answer.observed_at = Some(written(record.head.observed_at));
                     answer.id = Some(record.head.id);
                     answer.stored = true;
@@ -168,7 +169,11 @@ impl App {
     /// # Errors
     /// [`ServiceError::NoObservation`]; [`ServiceError::Unavailable`].
     pub async fn delete_observation(&self, id: &str) -> Result<(), ServiceError> {
-        if self.guard.delete_observation(known(id)?).await? { Ok(()) } else { Err(no_observation(id)) }
+        if !self.guard.delete_observation(known(id)?).await? {
+            return Err(no_observation(id));
+        }
+        self.observations_changed.notify_one();
+        Ok(())
     }
 }
 
