@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use shardwise::catalogue::models;
 use shardwise::ingest::config_json::{self, ConfigError, WhatIf};
 use shardwise::planner::layout::Shape;
+use shardwise::planner::model::cache::{LayerCache, Reach};
 
 /// A small Llama, with one key set to something else.
 fn llama(key: &str, value: Value) -> Value {
@@ -68,6 +69,78 @@ fn each_hostile_value_is_refused_at_once() {
             error.faults.iter().any(|fault| fault.code == code && fault.pointer.contains(key)),
             "{key}: {:?}, expected {code}",
             codes(&error)
+        );
+    }
+}
+
+/// A size of 0 is a fault of its own place: read as absent, a model of other sizes would be planned for.
+#[test]
+fn a_size_of_zero_is_a_fault_and_not_the_default() {
+    for (id, place) in [
+        ("meta-llama/Llama-3.1-70B", "num_key_value_heads"),
+        ("Qwen/Qwen3-0.6B", "head_dim"),
+        ("tiiuae/falcon-40b", "num_kv_heads"),
+        ("deepseek-ai/DeepSeek-V3", "q_lora_rank"),
+        ("deepseek-ai/DeepSeek-V3", "intermediate_size"),
+        ("nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-FP8", "moe_latent_size"),
+        ("nvidia/Nemotron-H-56B-Base-8K", "n_groups"),
+        ("Qwen/Qwen3-Next-80B-A3B-Instruct", "linear_conv_kernel_dim"),
+        ("Qwen/Qwen3-30B-A3B", "decoder_sparse_step"),
+        ("XiaomiMiMo/MiMo-V2-Flash", "swa_num_key_value_heads"),
+        ("XiaomiMiMo/MiMo-V2-Flash", "v_head_dim"),
+        ("google/gemma-4-26B-A4B", "global_head_dim"),
+        ("mistralai/Devstral-Small-2-24B-Instruct-2512", "spatial_merge_size"),
+    ] {
+        let model = models::find(id).expect(id);
+        let overrides = json!({ place: 0 });
+        let error =
+            model.read_as(WhatIf { overrides: overrides.as_object(), ..WhatIf::default() }).expect_err(place);
+        assert!(
+            error
+                .faults
+                .iter()
+                .any(|fault| fault.code == "out_of_range" && fault.pointer.ends_with(&format!("/{place}"))),
+            "{id} {place}: {:?}",
+            codes(&error)
+        );
+        let overrides = json!({ place: null });
+        let what_if = WhatIf { overrides: overrides.as_object(), ..WhatIf::default() };
+        assert!(
+            model.read_as(what_if).is_ok() || place == "intermediate_size",
+            "{id}: {place} may be left to the class"
+        );
+    }
+    let config = llama("kv_channels", json!(0));
+    let error = config_json::read("x", &config, None).expect_err("a head of no size");
+    assert_eq!(codes(&error), [("#/kv_channels".to_owned(), "out_of_range")]);
+    let config = llama("hidden_size", json!(16));
+    let error = config_json::read("x", &config, None).expect_err("32 heads of 16 features");
+    assert_eq!(codes(&error), [("#/num_attention_heads".to_owned(), "out_of_range")]);
+}
+
+/// Where the engine itself takes 0 as "none", a file may say so.
+#[test]
+fn zeros_that_the_engine_reads_as_none_are_read_so() {
+    let plain = |id: &str| models::find(id).map(|model| model.spec().expect(id)).expect(id);
+    for (id, place) in [
+        ("mistralai/Mistral-7B-Instruct-v0.3", "sliding_window"),
+        ("openai/gpt-oss-20b", "sliding_window"),
+        ("meta-llama/Llama-4-Scout-17B-16E-Instruct", "attention_chunk_size"),
+        ("deepseek-ai/DeepSeek-V3", "n_shared_experts"),
+        ("google/gemma-4-26B-A4B", "num_kv_shared_layers"),
+        ("google/gemma-4-26B-A4B", "hidden_size_per_layer_input"),
+        ("MiniMaxAI/MiniMax-M1-80k", "shared_intermediate_size"),
+    ] {
+        let overrides = json!({ place: 0 });
+        let what_if = WhatIf { overrides: overrides.as_object(), ..WhatIf::default() };
+        let spec = models::find(id).expect(id).read_as(what_if).expect(place).spec;
+        assert!(spec.parameters() <= plain(id).parameters(), "{id} {place}");
+        let window = spec.kinds.iter().flat_map(|kind| &kind.caches).any(|cache| {
+            matches!(cache, LayerCache::Heads { reach: Reach::Sliding { .. } | Reach::Chunked { .. }, .. })
+        });
+        assert!(
+            !window || place.ends_with("layers") || place.ends_with("input"),
+            "{id} {place}: no window of 0"
         );
     }
 }

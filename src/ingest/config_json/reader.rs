@@ -149,7 +149,29 @@ impl<'v> Config<'v> {
         }
     }
 
-    /// A whole number with a default.
+    /// A size that may be left out: from 1 where it is given, so that a zero is a fault of its place and not silently the default;
+    /// the class default of the model type, if it is a size, where the file says nothing.
+    pub fn opt_size(&self, names: &[&str]) -> Option<u64> {
+        match self.value(names) {
+            Some((value, place)) => {
+                match super::super::fields::whole_number(value, &place, &(1..=MAX_SIZE)) {
+                    Ok(n) => Some(n),
+                    Err(fault) => {
+                        self.fault(fault);
+                        None
+                    }
+                }
+            }
+            None => self.opt(names).filter(|n| *n > 0),
+        }
+    }
+
+    /// A size from 1 with a default: what the engine multiplies or divides by.
+    pub fn positive_or(&self, names: &[&str], default: u64) -> u64 {
+        self.opt_size(names).unwrap_or(default)
+    }
+
+    /// A whole number with a default, 0 among them: counts that a model may do without.
     pub fn size_or(&self, names: &[&str], default: u64) -> u64 {
         self.opt(names).unwrap_or(default)
     }

@@ -41,13 +41,11 @@ impl Attention {
         let hidden = context.hidden();
         let heads = config.size(&["num_attention_heads", "n_head", "n_heads"]);
         let kv_heads = config
-            .opt(&["num_key_value_heads", "num_kv_heads", "multi_query_group_num"])
-            .filter(|n| *n > 0)
+            .opt_size(&["num_key_value_heads", "num_kv_heads", "multi_query_group_num"])
             .unwrap_or(heads);
         let head = config
-            .opt(&["head_dim", "attention_head_dim", "kv_channels"])
-            .filter(|n| *n > 0)
-            .unwrap_or_else(|| hidden.checked_div(heads).unwrap_or(1).max(1));
+            .opt_size(&["head_dim", "attention_head_dim", "kv_channels"])
+            .unwrap_or_else(|| head_of(config, hidden, heads));
         Self {
             hidden,
             heads,
@@ -113,6 +111,18 @@ impl Attention {
         layer.cache_scales();
         // four fp32 scales of queries, keys, values and probabilities
         layer.own_buffer(16);
+    }
+}
+
+/// The head size that a file leaves to its class: the hidden size over the query heads, a fault where nothing is left of it.
+fn head_of(config: &Config<'_>, hidden: u64, heads: u64) -> u64 {
+    match hidden.checked_div(heads) {
+        Some(head) if head > 0 => head,
+        _ => {
+            let detail = format!("{heads} query heads leave no feature of {hidden} to each");
+            config.refuse("num_attention_heads", "out_of_range", detail);
+            1
+        }
     }
 }
 

@@ -60,7 +60,7 @@ impl Style {
             attention,
             width: context
                 .config
-                .opt(&["intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size"])
+                .opt_size(&["intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size"])
                 .unwrap_or_else(|| attention.hidden.saturating_mul(4)),
             mlp_bias: true,
             mlp_whole: false,
@@ -88,7 +88,7 @@ impl Style {
                 let new = config.flag(&["new_decoder_architecture"], false);
                 let heads = style.attention.heads;
                 let kv_heads = if new {
-                    config.opt(&["num_kv_heads", "n_head_kv"]).unwrap_or(heads)
+                    config.opt_size(&["num_kv_heads", "n_head_kv"]).unwrap_or(heads)
                 } else if config.flag(&["multi_query"], true) {
                     1
                 } else {
@@ -150,8 +150,9 @@ impl Style {
             "OPTForCausalLM" => {
                 let style = Self::plain(context);
                 let bias = config.flag(&["enable_bias"], true);
-                let width =
-                    config.opt(&["word_embed_proj_dim"]).filter(|width| *width != style.attention.hidden);
+                let width = config
+                    .opt_size(&["word_embed_proj_dim"])
+                    .filter(|width| *width != style.attention.hidden);
                 Self {
                     attention: Attention { qkv_bias: bias, out_bias: bias, ..style.attention },
                     mlp_bias: bias,
@@ -171,10 +172,10 @@ impl Style {
             }
             "MptForCausalLM" | "MPTForCausalLM" => {
                 let style = Self::plain(context);
-                let ratio = config.size_or(&["expansion_ratio"], 4);
+                let ratio = config.positive_or(&["expansion_ratio"], 4);
                 let kv_heads = config
                     .section("attn_config", false)
-                    .and_then(|attention| attention.opt(&["kv_n_heads"]))
+                    .and_then(|attention| attention.opt_size(&["kv_n_heads"]))
                     .unwrap_or(style.attention.heads);
                 let bias = !config.flag(&["no_bias"], true);
                 Self {
@@ -330,7 +331,7 @@ pub fn read<'c>(context: &Context<'c>) -> Option<Body<'c>> {
 fn classic_rope(context: &Context<'_>, style: &Style) -> Rope {
     let rope = Rope::of(context, style.attention.head, None);
     let config = context.config;
-    let rotated = config.opt(&["rotary_dim"]).filter(|n| *n > 0 && *n <= style.attention.head);
+    let rotated = config.opt_size(&["rotary_dim"]).filter(|n| *n <= style.attention.head);
     // Falcon's class takes 2048 positions when the file names none; DBRX keeps its sequence length elsewhere
     Rope { features: rotated.unwrap_or(rope.features), ..rope }
 }

@@ -192,7 +192,7 @@ pub fn read<'c>(context: &Context<'c>) -> Option<Body<'c>> {
         body.head.on_stages(name, Stages::Every);
     }
     body.query_heads = attention.heads;
-    body.kv_heads = config.size_or(&["num_key_value_heads"], 1);
+    body.kv_heads = config.positive_or(&["num_key_value_heads"], 1);
     body.head_size = attention.head;
     body.mla = true;
     body.experts =

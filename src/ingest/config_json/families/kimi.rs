@@ -77,7 +77,7 @@ impl KimiMixture {
     fn of(context: &Context<'_>) -> Self {
         let config = context.config;
         let hidden = context.hidden();
-        let latent = config.opt(&["routed_expert_hidden_size"]).filter(|n| *n > 0);
+        let latent = config.opt_size(&["routed_expert_hidden_size"]);
         let width = config.size(&["moe_intermediate_size"]);
         let experts = Stacked {
             count: config.size(EXPERT_COUNT),
@@ -165,7 +165,7 @@ fn build<'c>(context: &Context<'c>) -> Body<'c> {
         hidden,
         heads: linear.size(&["num_heads"]),
         head: linear.size(&["head_dim"]),
-        kernel: linear.size_or(&["short_conv_kernel_size"], 4),
+        kernel: linear.positive_or(&["short_conv_kernel_size"], 4),
         full_gate: linear.flag(&["use_full_rank_gate"], false),
     });
     let is_linear = linear
@@ -224,7 +224,7 @@ fn build<'c>(context: &Context<'c>) -> Body<'c> {
         body.tail.on_stages("output_attn_res", Stages::Own);
     }
     body.query_heads = latent.heads;
-    body.kv_heads = config.opt(&["num_key_value_heads"]).unwrap_or(latent.heads);
+    body.kv_heads = config.opt_size(&["num_key_value_heads"]).unwrap_or(latent.heads);
     body.head_size = latent.kv_rank.saturating_add(latent.rope);
     body.mla = true;
     let shared = config.size_or(&["num_shared_experts"], 0);

@@ -33,7 +33,7 @@ fn lfm_width(context: &Context<'_>) -> u64 {
             width = (width as f64 * factor) as u64;
         }
     }
-    crate::planner::model::ledger::round_up(width, config.size_or(&["block_multiple_of"], 256))
+    crate::planner::model::ledger::round_up(width, config.positive_or(&["block_multiple_of"], 256))
 }
 
 fn lfm<'c>(context: &Context<'c>) -> Body<'c> {
@@ -52,7 +52,7 @@ fn lfm<'c>(context: &Context<'c>) -> Body<'c> {
     if kinds.is_none() && full.is_none() {
         config.refuse("layer_types", "missing", "`layer_types` or `full_attn_idxs` is required");
     }
-    let kernel = config.size_or(&["conv_L_cache"], 3);
+    let kernel = config.positive_or(&["conv_L_cache"], 3);
     let bias = config.flag(&["conv_bias"], false);
     let width = if experts_model { config.size(&["intermediate_size"]) } else { lfm_width(context) };
     let dense_layers = config.size_or(&["num_dense_layers"], 0);

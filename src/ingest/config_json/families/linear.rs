@@ -30,7 +30,7 @@ impl DeltaNet {
             value_heads: config.size(&["linear_num_value_heads"]),
             key_dim: config.size(&["linear_key_head_dim"]),
             value_dim: config.size(&["linear_value_head_dim"]),
-            kernel: config.size_or(&["linear_conv_kernel_dim"], 4),
+            kernel: config.positive_or(&["linear_conv_kernel_dim"], 4),
         }
     }
 
@@ -130,7 +130,7 @@ pub fn linear_layers(context: &Context<'_>, layers: usize, default: u64) -> Vec<
     if let Some(kinds) = layer_types(context, layers) {
         return kinds.iter().map(|kind| *kind == "linear_attention").collect();
     }
-    let every = context.config.size_or(&["full_attention_interval"], default).max(1);
+    let every = context.config.positive_or(&["full_attention_interval"], default);
     (1..=layers).map(|n| !u64::try_from(n).unwrap_or(0).is_multiple_of(every)).collect()
 }
 

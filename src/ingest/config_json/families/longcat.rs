@@ -32,7 +32,7 @@ fn build<'c>(context: &Context<'c>) -> Body<'c> {
         count: config.size(&["n_routed_experts"]),
         per_token: config.size(EXPERTS_PER_TOKEN),
         hidden: latent.hidden,
-        width: config.opt(&["moe_intermediate_size", "expert_ffn_hidden_size"]).unwrap_or(width),
+        width: config.opt_size(&["moe_intermediate_size", "expert_ffn_hidden_size"]).unwrap_or(width),
         gated: true,
         bias: false,
     };
@@ -75,7 +75,7 @@ fn build<'c>(context: &Context<'c>) -> Body<'c> {
     }
     let mut body = context.body(stack, context.tied(false), FinalNorm::Rms);
     body.query_heads = latent.heads;
-    body.kv_heads = config.opt(&["num_key_value_heads"]).unwrap_or(latent.heads);
+    body.kv_heads = config.opt_size(&["num_key_value_heads"]).unwrap_or(latent.heads);
     body.head_size = latent.kv_rank.saturating_add(latent.rope);
     body.mla = true;
     body.experts = Some(Experts { routed: experts.count, per_token: experts.per_token, shared: 0 });

@@ -33,10 +33,9 @@ impl Mamba2 {
             heads: config.size(&["mamba_num_heads", "mamba_n_heads", "n_mamba_heads", "num_heads"]),
             head: config.size(&["mamba_head_dim", "mamba_d_head", "mamba_headdim", "head_dim"]),
             groups: config
-                .size_or(&["n_groups", "mamba_n_groups", "mamba_ngroups", "mamba_num_groups"], 1)
-                .max(1),
+                .positive_or(&["n_groups", "mamba_n_groups", "mamba_ngroups", "mamba_num_groups"], 1),
             state: config.size(&["ssm_state_size", "mamba_d_state", "mamba_state_dim", "state_size"]),
-            kernel: config.size_or(&["conv_kernel", "mamba_d_conv", "mamba_conv_kernel"], 4),
+            kernel: config.positive_or(&["conv_kernel", "mamba_d_conv", "mamba_conv_kernel"], 4),
             conv_bias: config.flag(&["use_conv_bias", "mamba_conv_bias"], true),
             bias: config.flag(&["mamba_proj_bias", "use_bias", "add_bias_linear"], false),
             norm: true,
@@ -110,7 +109,7 @@ impl Mamba1 {
     fn of(context: &Context<'_>) -> Self {
         let config = context.config;
         let hidden = context.hidden();
-        let expand = config.size_or(&["mamba_expand", "expand"], 2);
+        let expand = config.positive_or(&["mamba_expand", "expand"], 2);
         let rank = match config.value(&["mamba_dt_rank", "time_step_rank"]) {
             Some((value, _)) if value.as_str() == Some("auto") => hidden.div_ceil(16),
             Some(_) => config.size(&["mamba_dt_rank", "time_step_rank"]),
@@ -120,9 +119,9 @@ impl Mamba1 {
         let inner = hidden.saturating_mul(expand);
         Self {
             hidden,
-            inner: if is_jamba { inner } else { config.opt(&["intermediate_size"]).unwrap_or(inner) },
+            inner: if is_jamba { inner } else { config.opt_size(&["intermediate_size"]).unwrap_or(inner) },
             state: config.size(&["mamba_d_state", "state_size"]),
-            kernel: config.size_or(&["mamba_d_conv", "conv_kernel"], 4),
+            kernel: config.positive_or(&["mamba_d_conv", "conv_kernel"], 4),
             rank,
             conv_bias: config.flag(&["mamba_conv_bias", "use_conv_bias"], true),
             bias: config.flag(&["mamba_proj_bias", "use_bias"], false),
@@ -225,9 +224,9 @@ fn jamba<'c>(context: &Context<'c>) -> Body<'c> {
         bias: false,
     };
     let (attention_at, attention_every) =
-        (config.size_or(&["attn_layer_offset"], 4), config.size_or(&["attn_layer_period"], 8));
+        (config.size_or(&["attn_layer_offset"], 4), config.positive_or(&["attn_layer_period"], 8));
     let (experts_at, experts_every) =
-        (config.size_or(&["expert_layer_offset"], 1), config.size_or(&["expert_layer_period"], 2));
+        (config.size_or(&["expert_layer_offset"], 1), config.positive_or(&["expert_layer_period"], 2));
     let mut stack = Stack::default();
     for index in 0..context.layers() {
         let mut layer = context.layer(index);

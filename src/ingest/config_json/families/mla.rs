@@ -34,7 +34,7 @@ impl Latent {
             nope: config.size(&["qk_nope_head_dim"]),
             rope: config.size(&["qk_rope_head_dim"]),
             value: config.size(&["v_head_dim"]),
-            q_rank: config.opt(&["q_lora_rank"]).unwrap_or(0),
+            q_rank: config.opt_size(&["q_lora_rank"]).unwrap_or(0),
             kv_rank: config.size(&["kv_lora_rank"]),
             sparse: false,
             indexer: None,
@@ -119,7 +119,7 @@ fn indexers(context: &Context<'_>, layers: usize) -> Vec<bool> {
     if let Some(kinds) = config.texts(&["indexer_types"]).filter(|kinds| kinds.len() >= layers) {
         return kinds.iter().take(layers).map(|kind| *kind != "shared").collect();
     }
-    let every = config.size_or(&["index_topk_freq"], 1).max(1);
+    let every = config.positive_or(&["index_topk_freq"], 1);
     let offset = config.size_or(&["index_skip_topk_offset"], 2);
     (0..layers)
         .map(|i| (u64::try_from(i).unwrap_or(0) + 1).saturating_sub(offset).is_multiple_of(every))
@@ -207,7 +207,7 @@ pub fn read<'c>(context: &Context<'c>) -> Option<Body<'c>> {
     }
     let mut body = context.body(stack, context.tied(false), FinalNorm::Rms);
     body.query_heads = latent.heads;
-    body.kv_heads = config.opt(&["num_key_value_heads"]).unwrap_or(latent.heads);
+    body.kv_heads = config.opt_size(&["num_key_value_heads"]).unwrap_or(latent.heads);
     body.head_size = latent.kv_rank.saturating_add(latent.rope);
     body.mla = true;
     body.experts = mixture.as_ref().map(Mixture::summary);

@@ -73,7 +73,7 @@ fn nemotron_blocks(context: &Context<'_>) -> Vec<Block> {
 /// The mixture of Nemotron-H: experts without gates, possibly in a narrower space.
 fn nemotron_mixture(context: &Context<'_>) -> (Mixture, Option<u64>) {
     let config = context.config;
-    let latent = config.opt(&["moe_latent_size"]).filter(|n| *n > 0);
+    let latent = config.opt_size(&["moe_latent_size"]);
     let experts = Stacked {
         count: config.size(EXPERT_COUNT),
         per_token: config.size(EXPERTS_PER_TOKEN),

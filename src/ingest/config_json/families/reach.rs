@@ -34,6 +34,7 @@ pub fn name_layer(layer: &mut Layer<'_>, reach: Reach) {
 /// How far each layer looks back.
 pub fn reaches(context: &Context<'_>, windows: Windows, layers: usize) -> Vec<Reach> {
     let config = context.config;
+    // the engine takes a window or a chunk of 0 as none (`config/model.py`, `models/llama4.py`)
     let window = config.opt(&["sliding_window"]).filter(|n| *n > 0);
     let chunk = config.opt(&["attention_chunk_size"]).filter(|n| *n > 0);
     let plus = if let Windows::Pattern { plus, .. } = windows { plus } else { 0 };
@@ -65,9 +66,8 @@ pub fn reaches(context: &Context<'_>, windows: Windows, layers: usize) -> Vec<Re
     match windows {
         Windows::Pattern { default, .. } => {
             let pattern = config
-                .opt(&["sliding_window_pattern", "_sliding_window_pattern", "full_attention_interval"])
-                .unwrap_or(default)
-                .max(1);
+                .opt_size(&["sliding_window_pattern", "_sliding_window_pattern", "full_attention_interval"])
+                .unwrap_or(default);
             (1..=layers)
                 .map(|n| {
                     if u64::try_from(n).unwrap_or(0).is_multiple_of(pattern) { Reach::Full } else { sliding }
@@ -96,7 +96,7 @@ fn with_rope(context: &Context<'_>, layers: usize) -> Vec<bool> {
     if let Some(list) = config.numbers(&["no_rope_layers"], 1).filter(|list| list.len() >= layers) {
         return list.iter().take(layers).map(|n| *n != 0).collect();
     }
-    let step = config.size_or(&["no_rope_layer_interval"], 4).max(1);
+    let step = config.positive_or(&["no_rope_layer_interval"], 4);
     (1..=layers).map(|n| !u64::try_from(n).unwrap_or(0).is_multiple_of(step)).collect()
 }
 

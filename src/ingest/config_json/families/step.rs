@@ -25,6 +25,7 @@ fn low_rank<'c>(context: &Context<'c>) -> Body<'c> {
     let config = context.config;
     let layers = context.layers();
     let base = Attention { kv_heads: 1, ..Attention::of(context) };
+    // the class takes a rank of 0 as none
     let rank = config.opt(&["share_q_dim"]).filter(|n| *n > 0).unwrap_or(base.head);
     let mixture = Mixture { router_fp32: false, correction: None, ..mixture(context, base.hidden) };
     let sparse = sparse_layers(config, layers);

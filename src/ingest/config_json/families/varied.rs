@@ -1,7 +1,7 @@
 //! Decoders whose layers differ in size: NAS models, MiMo V2, Gemma 4.
 
 use super::super::build::{Experts as Stacked, Layer, Stack};
-use super::super::reader::{Config, MAX_SIZE};
+use super::super::reader::Config;
 use super::moe::{EXPERT_COUNT, EXPERTS_PER_TOKEN, Mixture, by_list};
 use super::reach::{layer_types, name_layer};
 use super::{Attention, Body, Context, FinalNorm, QkNorm, Rope, rope_buffer, vocabulary_rows};
@@ -142,15 +142,18 @@ fn mimo<'c>(context: &Context<'c>) -> Body<'c> {
     let layers = context.layers();
     let base = Attention::of(context);
     let bias = config.flag(&["attention_bias"], false);
-    let full =
-        Attention { value_head: config.opt(&["v_head_dim"]).unwrap_or(base.head), qkv_bias: bias, ..base };
+    let full = Attention {
+        value_head: config.opt_size(&["v_head_dim"]).unwrap_or(base.head),
+        qkv_bias: bias,
+        ..base
+    };
     let window = config.size(&["sliding_window_size", "sliding_window"]);
-    let swa_head = config.opt(&["swa_head_dim"]).unwrap_or(base.head);
+    let swa_head = config.opt_size(&["swa_head_dim"]).unwrap_or(base.head);
     let local = Attention {
-        heads: config.opt(&["swa_num_attention_heads"]).unwrap_or(base.heads),
-        kv_heads: config.opt(&["swa_num_key_value_heads"]).unwrap_or(base.kv_heads),
+        heads: config.opt_size(&["swa_num_attention_heads"]).unwrap_or(base.heads),
+        kv_heads: config.opt_size(&["swa_num_key_value_heads"]).unwrap_or(base.kv_heads),
         head: swa_head,
-        value_head: config.opt(&["swa_v_head_dim"]).unwrap_or(swa_head),
+        value_head: config.opt_size(&["swa_v_head_dim"]).unwrap_or(swa_head),
         reach: Reach::Sliding { window },
         ..full
     };
@@ -276,8 +279,9 @@ fn gemma<'c>(context: &Context<'c>) -> Body<'c> {
     let bias = config.flag(&["attention_bias"], false);
     let base = Attention { qkv_bias: bias, out_bias: bias, qk_norm: QkNorm::Head, ..Attention::of(context) };
     let equal = config.flag(&["attention_k_eq_v"], false);
-    let global_heads = config.opt(&["num_global_key_value_heads"]).filter(|_| equal).unwrap_or(base.kv_heads);
-    let global_head = config.opt(&["global_head_dim"]).unwrap_or(base.head);
+    let global_heads =
+        config.opt_size(&["num_global_key_value_heads"]).filter(|_| equal).unwrap_or(base.kv_heads);
+    let global_head = config.opt_size(&["global_head_dim"]).unwrap_or(base.head);
     let window = config.size(&["sliding_window"]);
     let kinds = layer_types(context, layers).unwrap_or_else(|| {
         config.refuse("layer_types", "missing", "`layer_types` is required to know the layers");
@@ -342,7 +346,7 @@ fn gemma<'c>(context: &Context<'c>) -> Body<'c> {
     let mut body = context.body(stack, context.tied(true), FinalNorm::Rms);
     if per_layer > 0 {
         let all = per_layer.saturating_mul(u64::try_from(layers).unwrap_or(u64::MAX));
-        let rows = config.opt_within(&["vocab_size_per_layer_input"], MAX_SIZE).unwrap_or(body.vocabulary);
+        let rows = config.opt_size(&["vocab_size_per_layer_input"]).unwrap_or(body.vocabulary);
         body.head.table(Role::Embedding, "embed_tokens_per_layer", vocabulary_rows(rows), Part::whole(all));
         let outputs = [Part::even(all, "per-layer input size")];
         body.head.linear(

@@ -97,17 +97,19 @@ fn zamba<'c>(context: &Context<'c>) -> Body<'c> {
     let is_hybrid = |index: usize| kinds.get(index) == Some(&"hybrid");
     let heads = config.size(&["num_attention_heads"]);
     let head = config
-        .opt(&["attention_head_dim"])
+        .opt_size(&["attention_head_dim"])
         .unwrap_or_else(|| hidden.saturating_mul(2).checked_div(heads).unwrap_or(1));
-    let inner = hidden.saturating_mul(config.size_or(&["mamba_expand"], 2));
+    let inner = hidden.saturating_mul(config.positive_or(&["mamba_expand"], 2));
     let mamba_heads = config.size(&["n_mamba_heads"]);
     let mixer = Mamba2 {
         hidden,
         heads: mamba_heads,
-        head: config.opt(&["mamba_headdim"]).unwrap_or_else(|| inner.checked_div(mamba_heads).unwrap_or(1)),
-        groups: config.size_or(&["mamba_ngroups"], 1).max(1),
+        head: config
+            .opt_size(&["mamba_headdim"])
+            .unwrap_or_else(|| inner.checked_div(mamba_heads).unwrap_or(1)),
+        groups: config.positive_or(&["mamba_ngroups"], 1),
         state: config.size(&["mamba_d_state"]),
-        kernel: config.size_or(&["mamba_d_conv"], 4),
+        kernel: config.positive_or(&["mamba_d_conv"], 4),
         conv_bias: config.flag(&["use_conv_bias"], true),
         bias: config.flag(&["add_bias_linear"], false),
         norm: true,
@@ -144,8 +146,8 @@ fn zamba<'c>(context: &Context<'c>) -> Body<'c> {
         heads,
         head,
         width: config.size(&["intermediate_size"]),
-        rank: config.size_or(&["adapter_rank"], 128),
-        blocks: config.size_or(&["num_mem_blocks"], 1),
+        rank: config.positive_or(&["adapter_rank"], 128),
+        blocks: config.positive_or(&["num_mem_blocks"], 1),
         hybrids: u64::try_from(hybrids).unwrap_or(0),
         attention_adapters: config.flag(&["use_shared_attention_adapter"], false),
         bias: config.flag(&["add_bias_linear"], false),

@@ -254,13 +254,13 @@ fn modelopt(block: &Config<'_>, side: Option<&Config<'_>>, dtype: Dtype) -> Quan
 
 /// One algorithm of ModelOpt by name.
 fn modelopt_format(algo: &str, block: &Config<'_>) -> Option<Format> {
-    let group = block.size_or(&["group_size"], 16).max(1);
+    let group = || block.positive_or(&["group_size"], 16);
     match algo {
         "FP8" => Some(Format::Fp8Tensor { static_input: true }),
         "FP8_PER_CHANNEL_PER_TOKEN" => Some(Format::Fp8Channel { static_input: false }),
         "FP8_PB_WO" => Some(Format::Fp8Block { rows: 128, cols: 128, scale_bytes: 4 }),
-        "NVFP4" => Some(Format::Nvfp4 { group, input_scale: true }),
-        "W4A16_NVFP4" => Some(Format::Nvfp4 { group, input_scale: false }),
+        "NVFP4" => Some(Format::Nvfp4 { group: group(), input_scale: true }),
+        "W4A16_NVFP4" => Some(Format::Nvfp4 { group: group(), input_scale: false }),
         "MXFP8" => Some(Format::Mxfp8),
         _ => None,
     }

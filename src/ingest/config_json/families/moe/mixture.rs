@@ -115,7 +115,7 @@ pub(super) fn from_layer(first: u64, layers: usize) -> Vec<bool> {
 /// Layers with experts by `decoder_sparse_step` and `mlp_only_layers` (Qwen).
 pub fn by_step(context: &Context<'_>, layers: usize) -> Vec<bool> {
     let config = context.config;
-    let step = config.size_or(&["decoder_sparse_step"], 1).max(1);
+    let step = config.positive_or(&["decoder_sparse_step"], 1);
     let dense = config.numbers(&["mlp_only_layers"], MAX_SIZE).unwrap_or_default();
     (0..layers)
         .map(|i| {
@@ -137,7 +137,7 @@ pub fn by_list(context: &Context<'_>, layers: usize) -> Vec<bool> {
         return list.iter().take(layers).map(|n| *n != 0).collect();
     }
     let first = config.size_or(&["first_k_dense_replace"], 0);
-    let step = config.size_or(&["moe_layer_freq"], 1).max(1);
+    let step = config.positive_or(&["moe_layer_freq"], 1);
     (0..layers)
         .map(|i| {
             let n = u64::try_from(i).unwrap_or(0);

@@ -21,8 +21,8 @@ struct Style {
     norms: &'static [&'static str],
     norm_bias: bool,
     mixture: Mixture,
-    /// Width of the layers without experts.
-    dense_width: u64,
+    /// The names of the width of the layers without experts.
+    dense_width: &'static [&'static str],
     /// Which layers have experts.
     sparse: Vec<bool>,
     tied: bool,
@@ -85,6 +85,8 @@ pub fn read<'c>(context: &Context<'c>) -> Option<Body<'c>> {
     };
     let layers = context.layers();
     let types = layer_types(context, layers);
+    let all_sparse = style.sparse.iter().all(|sparse| *sparse);
+    let dense_width = if all_sparse { 0 } else { context.config.size(style.dense_width) };
     let mut stack = Stack::default();
     for (index, reach) in reaches(context, style.windows, layers).into_iter().enumerate() {
         let mut layer = context.layer(index);
@@ -113,7 +115,7 @@ pub fn read<'c>(context: &Context<'c>) -> Option<Body<'c>> {
             layer.name.push_str("+moe");
             style.mixture.build(&mut layer, style.block, "gate", style.shared);
         } else {
-            layer.mlp("mlp", base.hidden, style.dense_width, true, false);
+            layer.mlp("mlp", base.hidden, dense_width, true, false);
         }
         for norm in style.norms {
             layer.layer_norm(norm, base.hidden, style.norm_bias);

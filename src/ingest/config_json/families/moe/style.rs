@@ -29,7 +29,7 @@ impl Style {
             norms: TWO,
             norm_bias: false,
             mixture,
-            dense_width: 0,
+            dense_width: &["intermediate_size"],
             sparse: vec![true; layers],
             tied: false,
             everywhere: &[],
@@ -58,7 +58,6 @@ impl Style {
                 Self {
                     windows: Windows::Flagged,
                     qkv_bias: true,
-                    dense_width: config.size_or(&["intermediate_size"], 0),
                     sparse: by_step(context, layers),
                     everywhere: EVERYWHERE,
                     limits: within,
@@ -73,7 +72,6 @@ impl Style {
                 Self {
                     windows: Windows::Flagged,
                     qk_norm: QkNorm::Head,
-                    dense_width: config.size_or(&["intermediate_size"], 0),
                     sparse: by_step(context, layers),
                     everywhere: EVERYWHERE,
                     limits: within,
@@ -140,7 +138,6 @@ impl Style {
                 mixture.shared_width = width.saturating_mul(config.size_or(&["n_shared_experts"], 0));
                 Self {
                     windows: Windows::Never,
-                    dense_width: config.size_or(&["intermediate_size"], 0),
                     sparse: by_list(context, layers),
                     limits: within,
                     ..base(mixture)
@@ -155,7 +152,6 @@ impl Style {
                 mixture.sequence_parallel = true;
                 Self {
                     qk_norm: if config.flag(&["use_qk_norm"], false) { QkNorm::Head } else { QkNorm::None },
-                    dense_width: config.size_or(&["intermediate_size"], 0),
                     sparse: by_list(context, layers),
                     ..base(mixture)
                 }
@@ -166,12 +162,7 @@ impl Style {
                 let corrected = config.text(&["topk_method"]) == Some("noaux_tc");
                 mixture.correction = corrected.then_some(context.quantiser.dtype);
                 mixture.shared_width = width.saturating_mul(config.size_or(&["n_shared_experts"], 0));
-                Self {
-                    qk_norm: QkNorm::Head,
-                    dense_width: config.size_or(&["intermediate_size"], 0),
-                    sparse: by_list(context, layers),
-                    ..base(mixture)
-                }
+                Self { qk_norm: QkNorm::Head, sparse: by_list(context, layers), ..base(mixture) }
             }
             "Ernie4_5_MoeForCausalLM" => {
                 let width = moe_width();
@@ -181,7 +172,7 @@ impl Style {
                 mixture.shared_width = width.saturating_mul(config.size_or(&["moe_num_shared_experts"], 0));
                 let start = config.size_or(&["moe_layer_start_index"], 0);
                 let end = config.opt(&["moe_layer_end_index"]).unwrap_or(u64::MAX);
-                let step = config.size_or(&["moe_layer_interval"], 1).max(1);
+                let step = config.positive_or(&["moe_layer_interval"], 1);
                 let sparse = (0..layers)
                     .map(|i| {
                         let n = u64::try_from(i).unwrap_or(0);
@@ -191,7 +182,6 @@ impl Style {
                 Self {
                     qkv_bias: config.flag(&["use_bias"], false),
                     tied: true,
-                    dense_width: config.size_or(&["intermediate_size"], 0),
                     sparse,
                     limits: within,
                     ..base(mixture)
@@ -207,14 +197,7 @@ impl Style {
                     || by_list(context, layers),
                     |list| list.iter().take(layers).map(|v| v.as_bool().unwrap_or(true)).collect(),
                 );
-                Self {
-                    qkv_bias: false,
-                    qk_norm: QkNorm::Head,
-                    dense_width: config.size_or(&["intermediate_size"], 0),
-                    sparse,
-                    limits: within,
-                    ..base(mixture)
-                }
+                Self { qkv_bias: false, qk_norm: QkNorm::Head, sparse, limits: within, ..base(mixture) }
             }
             "Cohere2MoeForCausalLM" => {
                 let width = config.size(&["intermediate_size"]);
@@ -225,7 +208,7 @@ impl Style {
                     qkv_bias: false,
                     norms: &["input_layernorm"],
                     tied: true,
-                    dense_width: config.size_or(&["prefix_dense_intermediate_size", "intermediate_size"], 0),
+                    dense_width: &["prefix_dense_intermediate_size", "intermediate_size"],
                     sparse: by_list(context, layers),
                     everywhere: EVERYWHERE,
                     limits: within,
@@ -256,7 +239,6 @@ impl Style {
                     qk_norm: QkNorm::Head,
                     gate_projection: true,
                     norms: FOUR,
-                    dense_width: config.size_or(&["intermediate_size"], 0),
                     sparse: from_layer(config.size_or(&["num_dense_layers"], 0), layers),
                     ..base(mixture)
                 }
@@ -268,7 +250,7 @@ impl Style {
                 mixture.correction =
                     config.flag(&["moe_router_enable_expert_bias"], false).then_some(Dtype::Fp32);
                 mixture.shared_width = config
-                    .opt(&["moe_shared_expert_intermediate_size"])
+                    .opt_size(&["moe_shared_expert_intermediate_size"])
                     .unwrap_or(width)
                     .saturating_mul(config.size_or(&["num_shared_experts"], 0));
                 let bias = config.flag(&["use_bias"], false);
@@ -277,7 +259,6 @@ impl Style {
                     qkv_bias: bias || config.flag(&["use_qkv_bias"], false),
                     out_bias: bias,
                     qk_norm: if config.flag(&["use_qk_norm"], false) { QkNorm::Head } else { QkNorm::None },
-                    dense_width: config.size_or(&["intermediate_size"], 0),
                     sparse: by_list(context, layers),
                     ..base(mixture)
                 }
@@ -323,7 +304,7 @@ impl Style {
                     windows: Windows::Never,
                     qkv_bias: false,
                     qk_norm: QkNorm::Head,
-                    dense_width: config.size(&["dense_intermediate_size"]),
+                    dense_width: &["dense_intermediate_size"],
                     sparse: by_list(context, layers),
                     block: "block_sparse_moe",
                     index: sparse_index(context, layers),
@@ -335,6 +316,7 @@ impl Style {
                 let mut mixture = plain_mixture(stacked(context, width));
                 mixture.shared_width = width;
                 mixture.sequence_parallel = true;
+                // the class takes a step of 0 as no layer with experts
                 let step = config.size_or(&["interleave_moe_layer_step"], 1);
                 let sparse = config.numbers(&["moe_layers"], MAX_SIZE).map_or_else(
                     || {
@@ -347,7 +329,7 @@ impl Style {
                 Self {
                     windows: Windows::Chunks,
                     qkv_bias: false,
-                    dense_width: config.size_or(&["intermediate_size_mlp"], 0),
+                    dense_width: &["intermediate_size_mlp"],
                     sparse,
                     block: "feed_forward",
                     shared: "shared_expert",

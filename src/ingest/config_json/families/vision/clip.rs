@@ -15,7 +15,7 @@ pub(super) fn llama4<'c>(context: &Context<'c>, text: u64) -> Layer<'c> {
             .note("the file has no vision_config: the vision tower is of the class's default sizes");
     }
     let size =
-        |names: &[&str], default| empty.as_ref().map_or(default, |vision| vision.size_or(names, default));
+        |names: &[&str], default| empty.as_ref().map_or(default, |vision| vision.positive_or(names, default));
     let sizes = Sizes {
         layers: size(&["num_hidden_layers"], 34).min(MAX_LAYERS),
         hidden: size(&["hidden_size"], 768),
@@ -75,7 +75,7 @@ pub(super) fn pixtral<'c>(context: &Context<'c>, text: u64) -> Option<Layer<'c>>
     );
     tower.norm("ln_pre", sizes.hidden);
     let head =
-        vision.opt(&["head_dim"]).unwrap_or_else(|| sizes.hidden.checked_div(sizes.heads).unwrap_or(0));
+        vision.opt_size(&["head_dim"]).unwrap_or_else(|| sizes.hidden.checked_div(sizes.heads).unwrap_or(0));
     let block = Block {
         attention_width: head.saturating_mul(sizes.heads),
         attention_bias: false,
@@ -87,7 +87,7 @@ pub(super) fn pixtral<'c>(context: &Context<'c>, text: u64) -> Option<Layer<'c>>
     };
     blocks(&mut tower, &sizes, &block, Cutting::Even);
     let top = context.top;
-    let merge = top.size_or(&["spatial_merge_size"], 2);
+    let merge = top.positive_or(&["spatial_merge_size"], 2);
     let merged = sizes.hidden.saturating_mul(merge).saturating_mul(merge);
     tower.norm("projector.norm", sizes.hidden);
     tower.plain_linear(Role::Tower, "patch_merger", &[Part::whole(sizes.hidden)], Part::whole(merged), false);
@@ -108,7 +108,7 @@ pub(super) fn minimax<'c>(context: &Context<'c>, text: u64) -> Option<Layer<'c>>
     let mut tower = Layer::tower(context.quantiser, "vision_tower", false);
     let compression = vision.section("img_token_compression_config", false);
     let size = |name: &str, default| {
-        compression.as_ref().map_or(default, |section| section.size_or(&[name], default))
+        compression.as_ref().map_or(default, |section| section.positive_or(&[name], default))
     };
     let (frames, merge) = (size("temporal_patch_size", 2), size("spatial_merge_size", 2));
     let features = sizes.patch_features().saturating_mul(frames);
@@ -131,6 +131,7 @@ pub(super) fn minimax<'c>(context: &Context<'c>, text: u64) -> Option<Layer<'c>>
     };
     blocks(&mut tower, &sizes, &block, Cutting::Even);
     let top = context.top;
+    // the class takes a size of 0 as the decoder's
     let middle =
         Part::even(top.opt(&["projector_hidden_size"]).filter(|n| *n > 0).unwrap_or(text), "projector size");
     let bias = top.flag(&["multimodal_projector_bias"], true);

@@ -59,7 +59,7 @@ pub(super) fn gemma4<'c>(context: &Context<'c>, text: u64) -> Option<Layer<'c>> 
     let positions = vision.size(&["position_embedding_size"]).saturating_mul(2);
     tower.table(Role::Tower, "position_embedding_table", Part::whole(positions), Part::whole(sizes.hidden));
     let head =
-        vision.opt(&["head_dim"]).unwrap_or_else(|| sizes.hidden.checked_div(sizes.heads).unwrap_or(0));
+        vision.opt_size(&["head_dim"]).unwrap_or_else(|| sizes.hidden.checked_div(sizes.heads).unwrap_or(0));
     let block = Block {
         attention_width: head.saturating_mul(sizes.heads),
         attention_bias: vision.flag(&["attention_bias"], false),

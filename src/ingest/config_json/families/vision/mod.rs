@@ -57,7 +57,7 @@ impl Sizes {
             heads: vision.size(&["num_attention_heads", "num_heads", "vt_num_attention_heads"]),
             width: vision.size(&["intermediate_size", "vt_intermediate_size"]),
             patch: vision.size(&["patch_size"]),
-            channels: vision.size_or(&["num_channels", "in_channels", "in_chans"], 3),
+            channels: vision.positive_or(&["num_channels", "in_channels", "in_chans"], 3),
         }
     }
 

@@ -25,7 +25,7 @@ pub(super) fn moon<'c>(context: &Context<'c>, text: u64) -> Option<Layer<'c>> {
     // the first form of the tower has biases everywhere and no field for them
     let older = vision.value(&["attn_bias"]).is_none();
     let block = Block {
-        attention_width: vision.opt(&["qkv_hidden_size"]).unwrap_or(sizes.hidden),
+        attention_width: vision.opt_size(&["qkv_hidden_size"]).unwrap_or(sizes.hidden),
         attention_bias: vision.flag(&["attn_bias"], older),
         gated: false,
         mlp_bias: vision.flag(&["linear_bias"], true),
@@ -58,7 +58,7 @@ pub(super) fn moon<'c>(context: &Context<'c>, text: u64) -> Option<Layer<'c>> {
         tower.layer_norm("mm_projector.pre_norm", sizes.hidden, true);
     }
     // sines of the frame positions in fp32
-    let frames = vision.size_or(&["init_pos_emb_time"], 4);
+    let frames = vision.positive_or(&["init_pos_emb_time"], 4);
     buffer(&mut tower, sizes.hidden.saturating_mul(frames).saturating_mul(4));
     Some(tower)
 }

@@ -26,8 +26,8 @@ pub(super) fn qwen2_5<'c>(context: &Context<'c>) -> Option<Layer<'c>> {
     let vision = context.top.section("vision_config", false)?;
     let sizes = Sizes::of(&vision);
     let mut tower = Layer::tower(context.quantiser, "visual", false);
-    let frames = vision.size_or(&["temporal_patch_size"], 2);
-    let merge = vision.size_or(&["spatial_merge_size"], 2);
+    let frames = vision.positive_or(&["temporal_patch_size"], 2);
+    let merge = vision.positive_or(&["spatial_merge_size"], 2);
     let features = sizes.patch_features().saturating_mul(frames);
     tower.plain_linear(
         Role::Tower,
@@ -57,8 +57,8 @@ pub(super) fn qwen3<'c>(context: &Context<'c>) -> Option<Layer<'c>> {
     let vision = context.top.section("vision_config", false)?;
     let sizes = Sizes::of(&vision);
     let mut tower = Layer::tower(context.quantiser, "visual", false);
-    let frames = vision.size_or(&["temporal_patch_size"], 2);
-    let merge = vision.size_or(&["spatial_merge_size"], 2);
+    let frames = vision.positive_or(&["temporal_patch_size"], 2);
+    let merge = vision.positive_or(&["spatial_merge_size"], 2);
     let features = sizes.patch_features().saturating_mul(frames);
     tower.plain_linear(Role::Tower, "patch_embed", &[Part::whole(sizes.hidden)], Part::whole(features), true);
     let positions = vision.size(&["num_position_embeddings"]);
