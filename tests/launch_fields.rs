@@ -159,6 +159,40 @@ fn fields_are_those_of_each_platform() {
             ],
         ),
         (
+            "dynamo-request",
+            one(),
+            "DynamoGraphDeploymentRequest",
+            &[
+                ("apiVersion", "nvidia.com/v1beta1"),
+                ("spec/backend", "vllm"),
+                ("spec/hardware/gpuSku", "h200_sxm"),
+                ("spec/hardware/totalGpus", "16"),
+                ("spec/hardware/numGpusPerNode", "8"),
+                ("spec/workload/isl", "*"),
+                ("spec/workload/osl", "*"),
+                ("spec/workload/concurrency", "*"),
+                ("spec/sla/optimizationType", "throughput"),
+                ("spec/searchStrategy", "rapid"),
+                // the trap: what Dynamo finds would otherwise be deployed unseen
+                ("spec/autoApply", "false"),
+                ("spec/overrides/dgd/kind", "DynamoGraphDeployment"),
+            ],
+        ),
+        (
+            "kserve-inference-service",
+            one(),
+            "InferenceService",
+            &[
+                ("apiVersion", "serving.kserve.io/v1beta1"),
+                ("metadata/annotations/serving.kserve.io~deploymentMode", "Standard"),
+                ("spec/predictor/minReplicas", "2"),
+                ("spec/predictor/maxReplicas", "2"),
+                ("spec/predictor/containers/0/name", "kserve-container"),
+                ("spec/predictor/containers/0/ports/0/containerPort", "8000"),
+                ("spec/predictor/containers/0/resources/limits/nvidia.com~gpu", "8"),
+            ],
+        ),
+        (
             "ray-serve",
             stages(),
             "",
@@ -248,5 +282,111 @@ fn fields_are_those_of_each_platform() {
     }
     for (platform, _) in Platform::named() {
         assert!(seen.contains(&platform), "no field of {platform} is looked at");
+    }
+}
+
+/// Both halves of a pair, platform by platform: the place of each, and what says which half it is.
+#[test]
+fn pairs_have_a_place_for_each_half() {
+    type Pairs = (&'static str, &'static str, &'static str, &'static [(&'static str, &'static str)]);
+    let cases: &[Pairs] = &[
+        (
+            "dynamo",
+            "vllm",
+            "DynamoGraphDeployment",
+            &[
+                ("spec/services/Prefill/componentType", "worker"),
+                ("spec/services/Prefill/subComponentType", "prefill"),
+                ("spec/services/Prefill/replicas", "2"),
+                ("spec/services/Prefill/resources/limits/gpu", "4"),
+                ("spec/services/Decode/subComponentType", "decode"),
+                ("spec/services/Decode/resources/limits/gpu", "8"),
+                ("spec/services/Frontend/componentType", "frontend"),
+            ],
+        ),
+        ("dynamo", "tensorrt-llm", "DynamoGraphDeployment", &[("spec/backendFramework", "trtllm")]),
+        (
+            "llm-d",
+            "vllm",
+            "",
+            &[
+                ("multinode", "false"),
+                ("routing/proxy/connector", "nixlv2"),
+                ("prefill/create", "true"),
+                ("prefill/replicas", "2"),
+                ("prefill/parallelism/tensor", "4"),
+                ("prefill/containers/0/modelCommand", "vllmServe"),
+                ("prefill/containers/0/env/0/name", "VLLM_NIXL_SIDE_CHANNEL_HOST"),
+                ("decode/create", "true"),
+                ("decode/parallelism/tensor", "8"),
+            ],
+        ),
+        (
+            "kserve",
+            "vllm",
+            "LLMInferenceService",
+            &[
+                ("spec/prefill/replicas", "2"),
+                ("spec/prefill/parallelism/tensor", "4"),
+                ("spec/prefill/template/containers/0/name", "main"),
+                ("spec/parallelism/tensor", "8"),
+                ("spec/replicas", "1"),
+                ("spec/router/scheduler", "*"),
+            ],
+        ),
+        (
+            "aibrix",
+            "sglang",
+            "StormService",
+            &[
+                ("spec/template/spec/roles/0/name", "prefill"),
+                ("spec/template/spec/roles/0/replicas", "2"),
+                ("spec/template/spec/roles/1/name", "decode"),
+            ],
+        ),
+        (
+            "ray-serve",
+            "vllm",
+            "",
+            &[
+                ("applications/0/import_path", "ray.serve.llm:build_pd_openai_app"),
+                (
+                    "applications/0/args/prefill_config/engine_kwargs/kv_transfer_config/kv_role",
+                    "kv_producer",
+                ),
+                (
+                    "applications/0/args/decode_config/engine_kwargs/kv_transfer_config/kv_connector",
+                    "NixlConnector",
+                ),
+            ],
+        ),
+        ("kubernetes", "sglang", "Deployment", &[("metadata/name", "deepseek-v3-1-prefill")]),
+        ("leader-worker-set", "vllm", "LeaderWorkerSet", &[("metadata/name", "deepseek-v3-1-prefill")]),
+    ];
+    for (platform, engine, kind, fields) in cases {
+        let question = json!({"model": "deepseek-ai/DeepSeek-V3.1", "cluster": "4x8 H200",
+            "layout": {"tp": 8}, "prefill": {"tp": 8, "dp": 2},
+            "engine": {"name": engine, "max_model_len": 16384}, "platforms": [platform]});
+        // the smaller half of a model that fits four GPUs
+        let small = json!({"model": "meta-llama/Llama-3.1-70B-Instruct", "cluster": "4x8 H200", "name": "deepseek-v3-1",
+            "layout": {"tp": 8}, "prefill": {"tp": 4, "dp": 2},
+            "engine": {"name": engine, "max_model_len": 16384}, "platforms": [platform]});
+        for question in [question, small.clone()] {
+            let exact = question == small;
+            let answer = launches_offline(&Document { value: question, duplicates: Vec::new() })
+                .unwrap_or_else(|e| panic!("{platform}: {e}"));
+            let launch = &answer.launches[0];
+            assert!(launch.refused.is_none(), "{platform}: {:?}", launch.refused);
+            let found = documents(launch);
+            for (path, meant) in *fields {
+                let node = at(&found, kind, path);
+                assert!(node.is_some(), "{platform}: {path} is missing in\n{}", launch.files[0].text);
+                let text = node.and_then(Node::text).unwrap_or_default();
+                assert!(
+                    !exact || *meant == "*" || text == *meant,
+                    "{platform}: {path} is {text:?}, not {meant:?}"
+                );
+            }
+        }
     }
 }

@@ -152,6 +152,7 @@ fn shapes_over_nodes_are_written_whole_or_refused_by_name() {
         "modelservice_no_pp_field",
         "productionstack_dp_over_nodes",
         "trtllm_needs_mpi",
+        "inferenceservice_one_node",
         "kubernetes_one_node",
         "rayserve_vllm_only",
         "router_sglang_only",

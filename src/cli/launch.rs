@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::args::{EngineArgs, SearchArgs, TableOrJson, WhatIfArgs, WorkloadArgs};
 use super::exit::Exit;
@@ -27,13 +27,17 @@ pub struct LaunchArgs {
     /// The GPUs as text, or @FILE.
     #[arg(long, value_name = "TEXT|@FILE")]
     pub cluster: String,
-    /// What to write for: command, kubernetes, leader-worker-set, production-stack, llm-d, llm-d-kustomize, kserve, dynamo,
-    /// ray-serve, skypilot, aibrix, gpustack, jobset, sglang-router, compose. Several: comma-separated.
+    /// What to write for: command, kubernetes, leader-worker-set, production-stack, llm-d, llm-d-kustomize, kserve,
+    /// kserve-inference-service, dynamo, dynamo-request, ray-serve, skypilot, aibrix, gpustack, jobset, sglang-router, compose. Several: comma-separated.
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "command")]
     pub platform: Vec<String>,
     /// Which layout of the plan, best first.
     #[arg(long, value_name = "N")]
     pub rank: Option<String>,
+    /// Prefill workers beside the layout, which then runs the decode workers: sizes and what carries the cache, e.g.
+    /// tp=4,dp=2,connector=nixl. The decode workers' sizes are those of --tp, --pp, --dp, … (1 where not said).
+    #[arg(long, value_name = "SIZE=N,…", value_delimiter = ',')]
+    pub prefill: Vec<String>,
     /// Write the files into this folder (one folder a platform when there are several) instead of to stdout.
     #[arg(long, value_name = "DIR")]
     pub output: Option<PathBuf>,
@@ -100,6 +104,9 @@ fn question(args: &LaunchArgs) -> Result<Value, Unreadable> {
     if let Some(rank) = &args.rank {
         question["rank"] = number::json(rank);
     }
+    if !args.prefill.is_empty() {
+        split(args, &mut question)?;
+    }
     for (key, value) in [
         ("name", &args.name),
         ("image", &args.image),
@@ -112,6 +119,41 @@ fn question(args: &LaunchArgs) -> Result<Value, Unreadable> {
         }
     }
     Ok(question)
+}
+
+/// The sizes of both halves. Those of the decode workers are the layout, not sizes to try.
+fn split(args: &LaunchArgs, question: &mut Value) -> Result<(), Unreadable> {
+    let mut prefill = Map::new();
+    for part in &args.prefill {
+        let (name, value) = part
+            .split_once('=')
+            .ok_or_else(|| Unreadable::NoValue { flag: "prefill", given: part.clone() })?;
+        let value = if name == "connector" { json!(value) } else { number::json(value) };
+        prefill.insert(name.trim().replace('-', "_"), value);
+    }
+    let mut layout = Map::new();
+    for (name, sizes) in [
+        ("tp", &args.search.tp),
+        ("pp", &args.search.pp),
+        ("dp", &args.search.dp),
+        ("ep", &args.search.ep),
+        ("attention_dp", &args.search.attention_dp),
+        ("dcp", &args.search.dcp),
+    ] {
+        let size = match sizes.as_slice() {
+            [] => continue,
+            [one] => number::json(one),
+            // refused by name: a half has one size of each kind
+            several => json!(several),
+        };
+        layout.insert(name.to_owned(), size);
+    }
+    if let Some(question) = question.as_object_mut() {
+        question.remove("search");
+        question.insert("prefill".to_owned(), Value::Object(prefill));
+        question.insert("layout".to_owned(), Value::Object(layout));
+    }
+    Ok(())
 }
 
 fn shown(answer: &LaunchesAnswer, args: &LaunchArgs) -> Exit {

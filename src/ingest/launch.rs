@@ -19,6 +19,8 @@ pub struct LaunchAsk {
     pub rank: u64,
     /// True when a layout is given by its sizes.
     pub layout_given: bool,
+    /// A pool of prefill workers; the layout is then that of the decode workers.
+    pub prefill: Option<PrefillAsk>,
     /// Names of platforms, as they came.
     pub platforms: Vec<String>,
     /// What the caller chooses about the files.
@@ -27,6 +29,15 @@ pub struct LaunchAsk {
     pub gpu_resource: Option<String>,
     pub rdma_resource: Option<String>,
     pub queue: Option<String>,
+}
+
+/// Prefill workers beside the layout.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PrefillAsk {
+    /// Their sizes, as a search that finds no other.
+    pub search: Search,
+    /// What carries the cache, e.g. `nixl`; the engine's usual one otherwise.
+    pub connector: Option<String>,
 }
 
 impl LaunchAsk {
@@ -50,7 +61,15 @@ impl LaunchAsk {
 
 fn read_ask(fields: &mut Fields<'_, '_>) -> Option<LaunchAsk> {
     let request = read_request(fields);
-    let sizes = read_layout(fields);
+    let prefill = read_prefill(fields);
+    let sizes = read_layout(fields, prefill.is_some());
+    if prefill.is_some() && sizes.is_none() {
+        fields.refuse(
+            "layout",
+            "missing",
+            "`prefill` needs `layout`, the sizes of the decode workers beside it",
+        );
+    }
     let rank = fields.whole("rank", bounds::LIMIT);
     if rank.is_some() && sizes.is_some() {
         fields.refuse("rank", "conflict", "`rank` and `layout` both choose a layout; give one");
@@ -70,6 +89,7 @@ fn read_ask(fields: &mut Fields<'_, '_>) -> Option<LaunchAsk> {
         request,
         rank,
         layout_given,
+        prefill,
         platforms,
         name,
         image,
@@ -79,15 +99,33 @@ fn read_ask(fields: &mut Fields<'_, '_>) -> Option<LaunchAsk> {
     })
 }
 
-/// A layout by its sizes, as a search that finds no other. Sizes that are left out are 1, replicas any number.
-fn read_layout(fields: &mut Fields<'_, '_>) -> Option<Search> {
+/// A layout by its sizes, as a search that finds no other. Sizes that are left out are 1, replicas any number; of a pair
+/// replicas are 1 too, since two numbers that fill a cluster have no best.
+fn read_layout(fields: &mut Fields<'_, '_>, of_a_pair: bool) -> Option<Search> {
     let mut given = fields.object("layout")?;
+    let mut search = read_sizes(&mut given);
+    given.finish();
+    if of_a_pair {
+        search.dp = search.dp.or(Some(vec![1]));
+    }
+    Some(search)
+}
+
+fn read_prefill(fields: &mut Fields<'_, '_>) -> Option<PrefillAsk> {
+    let mut given = fields.object("prefill")?;
+    let mut search = read_sizes(&mut given);
+    search.dp = search.dp.or(Some(vec![1]));
+    let connector = given.text("connector", bounds::NAME_CHARS).map(str::to_ascii_lowercase);
+    given.finish();
+    Some(PrefillAsk { search, connector })
+}
+
+fn read_sizes(given: &mut Fields<'_, '_>) -> Search {
     let mut size = |name| given.whole(name, bounds::PARALLEL);
     let (tp, pp, attention_dp, dcp) = (size("tp"), size("pp"), size("attention_dp"), size("dcp"));
     let (dp, ep) = (size("dp"), size("ep"));
-    given.finish();
     let one = |size: Option<u64>| Some(vec![size.unwrap_or(1)]);
-    Some(Search {
+    Search {
         tp: one(tp),
         pp: one(pp),
         dp: dp.map(|dp| vec![dp]),
@@ -95,7 +133,7 @@ fn read_layout(fields: &mut Fields<'_, '_>) -> Option<Search> {
         attention_dp: one(attention_dp),
         dcp: one(dcp),
         allow_idle_gpus: true,
-    })
+    }
 }
 
 fn read_platforms(fields: &mut Fields<'_, '_>) -> Vec<String> {

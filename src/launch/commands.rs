@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::spread::Spread;
 use super::start::{Start, Word};
-use super::{Engine, Wanted, sglang, tensorrt_llm, vllm, yaml};
+use super::{Engine, Role, Wanted, pair, sglang, vllm, yaml};
 use crate::planner::units::grouped;
 
 /// The port of the first replica on a node; further ones count up.
@@ -18,14 +18,10 @@ const HEAD: &str = "$HEAD_IP";
 pub(super) fn of(wanted: &Wanted<'_>) -> String {
     let mut out = String::new();
     let _ = writeln!(out, "# {}", expected(wanted));
-    let start = wanted.start(tensorrt_llm::OPTIONS_FILE);
+    let start = wanted.start(wanted.options_file());
     if let Some(options) = &start.options {
-        let _ = writeln!(
-            out,
-            "cat > {} <<'OPTIONS'\n{}OPTIONS",
-            tensorrt_llm::OPTIONS_FILE,
-            yaml::document(options)
-        );
+        let _ =
+            writeln!(out, "cat > {} <<'OPTIONS'\n{}OPTIONS", wanted.options_file(), yaml::document(options));
     }
     if wanted.replica_gpus() <= wanted.gpus_per_node {
         on_one_node(wanted, start, &mut out);
@@ -64,7 +60,8 @@ fn on_one_node(wanted: &Wanted<'_>, start: Start, out: &mut String) {
         let _ = writeln!(out, "# {} replicas", layout.dp);
     }
     if per_node <= 1 {
-        let _ = writeln!(out, "{}{}", pinned(wanted.pinned(0)), start.line());
+        let own = on_its_port(wanted, start, 0);
+        let _ = writeln!(out, "{}{}{}", pinned(wanted.pinned(0)), wanted.reachable(0), own.line());
         return;
     }
     if nodes > 1 && !layout.dp.is_multiple_of(per_node) {
@@ -72,14 +69,30 @@ fn on_one_node(wanted: &Wanted<'_>, start: Start, out: &mut String) {
     }
     if per_node.saturating_mul(replica_gpus) > MAX_WRITTEN_GPUS {
         let _ = writeln!(out, "# {per_node} on a node, each with its own CUDA_VISIBLE_DEVICES and --port");
-        let _ = writeln!(out, "{}", start.line());
+        let _ = writeln!(out, "{}{}", wanted.reachable(0), start.line());
         return;
     }
     for replica in 0..per_node {
-        let mut own = start.clone();
-        own.whole("--port", FIRST_PORT.saturating_add(replica));
-        let _ = writeln!(out, "{}{}", pinned(wanted.pinned(replica)), own.line());
+        let mut own = on_its_port(wanted, start.clone(), replica);
+        if wanted.role == Role::Both {
+            own.whole("--port", FIRST_PORT.saturating_add(replica));
+        }
+        let before = pinned(wanted.pinned(replica)) + &wanted.reachable(replica);
+        let _ = writeln!(out, "{before}{}", own.line());
     }
+}
+
+/// A half answers on a port of its own, since a router has to find it.
+fn on_its_port(wanted: &Wanted<'_>, mut start: Start, replica: u64) -> Start {
+    if wanted.role == Role::Both {
+        return start;
+    }
+    start.text("--host", "0.0.0.0");
+    start.whole("--port", FIRST_PORT.saturating_add(wanted.ports_from()).saturating_add(replica));
+    if (wanted.engine, wanted.role) == (Engine::Sglang, Role::Prefill) {
+        start.whole("--disaggregation-bootstrap-port", pair::BOOTSTRAP_PORT.saturating_add(replica));
+    }
+    start
 }
 
 fn pinned(devices: Option<Vec<u64>>) -> String {
@@ -91,6 +104,8 @@ fn pinned(devices: Option<Vec<u64>>) -> String {
 /// A replica that needs several nodes.
 fn over_nodes(wanted: &Wanted<'_>, start: Start, out: &mut String) {
     let layout = &wanted.layout.layout;
+    let start = on_its_port(wanted, start, 0);
+    let reachable = wanted.reachable(0);
     let nodes = wanted.replica_gpus().div_ceil(wanted.gpus_per_node.max(1));
     if layout.dp > 1 {
         let _ = writeln!(out, "# {} replicas: once for each group of {nodes} nodes", layout.dp);
@@ -103,7 +118,8 @@ fn over_nodes(wanted: &Wanted<'_>, start: Start, out: &mut String) {
         // ranks cannot be dealt out evenly over the nodes: only Ray places them so
         (Engine::Vllm, _) => {
             let start = vllm::on_ray(start, wanted);
-            let _ = writeln!(out, "# on one node of a Ray cluster of {nodes} nodes\n{}", start.line());
+            let _ =
+                writeln!(out, "# on one node of a Ray cluster of {nodes} nodes\n{reachable}{}", start.line());
         }
         (Engine::Sglang, _) => {
             let spread = even.or_else(|| Spread::of(wanted)).unwrap_or(Spread { pods: nodes, gpus: 1 });
@@ -137,7 +153,9 @@ fn over_nodes(wanted: &Wanted<'_>, start: Start, out: &mut String) {
 }
 
 fn vllm_on_nodes(wanted: &Wanted<'_>, start: &Start, spread: Spread, out: &mut String) {
-    let on = |rank, worker| vllm::on_node(start.clone(), wanted, spread, rank, HEAD, worker).line();
+    let on = |rank, worker| {
+        wanted.reachable(0) + &vllm::on_node(start.clone(), wanted, spread, rank, HEAD, worker).line()
+    };
     let _ = writeln!(out, "# on the first node\n{}", on(Word::Whole(0), false));
     if spread.pods == 2 {
         let _ = writeln!(out, "# on the second node\n{}", on(Word::Whole(1), true));

@@ -5,6 +5,7 @@
 //! a default that changes between two releases would make the figures wrong without a word.
 
 mod commands;
+mod pair;
 pub mod platform;
 mod sglang;
 mod shell;
@@ -51,9 +52,22 @@ impl Engine {
     }
 }
 
+/// The part that an engine plays: all of a request, or one half of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    Both,
+    Prefill,
+    Decode,
+}
+
 /// One layout with all that its command needs.
 pub(crate) struct Wanted<'a> {
     engine: Engine,
+    role: Role,
+    /// The first GPU of its own on a node that holds both halves of a pair: which are used must then be said.
+    own_from: Option<u64>,
+    /// What carries the cache from prefill to decode.
+    connector: &'a str,
     model: &'a str,
     /// As the caller gave it: only what differs from the engine's own choice.
     settings: &'a EngineSettings,
@@ -77,6 +91,9 @@ impl<'a> Wanted<'a> {
         let pool = pool(plan, layout);
         Some(Self {
             engine: Engine::of(&engine.name)?,
+            role: Role::Both,
+            own_from: None,
+            connector: pair::NIXL,
             model: &plan.model.id,
             settings: input.engines.iter().find(|e| same(&e.name, &e.version))?,
             echo: plan.request.engines.iter().find(|e| same(&e.name, &e.version))?,
@@ -122,7 +139,7 @@ impl<'a> Wanted<'a> {
         }
         let size = self.replica_gpus();
         let islands = self.island_gpus < self.gpus_per_node;
-        let shared = self.replicas_on_a_node() > 1;
+        let shared = self.replicas_on_a_node() > 1 || self.own_from.is_some();
         if size >= self.gpus_per_node || !(shared || islands) {
             return None;
         }
@@ -133,6 +150,7 @@ impl<'a> Wanted<'a> {
         } else {
             replica.saturating_mul(size)
         };
+        let first = first.saturating_add(self.own_from.unwrap_or(0));
         Some((first..first.saturating_add(size)).collect())
     }
 

@@ -4,9 +4,9 @@
 //! all ranks of a stage, so attention groups divide it; `--max-running-requests` is divided by them. The newer spelling of
 //! attention DP is `--attn-dp-size`; the pair written here works in every 0.5 release.
 
-use super::Wanted;
 use super::spread::Spread;
 use super::start::{Start, Word};
+use super::{Wanted, pair};
 
 /// The port on which processes of several nodes find each other.
 const INIT_PORT: u64 = 20000;
@@ -66,6 +66,7 @@ pub(super) fn start(wanted: &Wanted<'_>) -> Start {
             start.switch(flag);
         }
     }
+    pair::flags(&mut start, wanted);
     start
 }
 

@@ -5,8 +5,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::Wanted;
 use super::start::Start;
+use super::{Wanted, pair};
 
 /// The name of the file of options.
 pub(super) const OPTIONS_FILE: &str = "trtllm-options.yaml";
@@ -59,6 +59,7 @@ pub(super) fn options(wanted: &Wanted<'_>) -> Value {
     if let Some(layers) = wanted.layers() {
         options.insert("pp_partition".to_owned(), json!(layers));
     }
+    options.extend(pair::options(wanted).into_iter().map(|(name, value)| (name.to_owned(), value)));
     Value::Object(options)
 }
 

@@ -111,6 +111,9 @@ fn command(layout: &RankedLayout, change: impl FnOnce(&mut EngineSettings)) -> S
     let engine = Engine::Vllm;
     commands::of(&Wanted {
         engine,
+        role: super::Role::Both,
+        own_from: None,
+        connector: super::pair::NIXL,
         model,
         settings: &settings,
         echo: &echo,

@@ -5,9 +5,9 @@
 //! (`--data-parallel-size-local`, `--data-parallel-start-rank`, `--data-parallel-address`,
 //! `VLLM_RAY_DP_PACK_STRATEGY`), "Context Parallel Deployment" (`--decode-context-parallel-size`).
 
-use super::Wanted;
 use super::spread::Spread;
 use super::start::{Start, Word};
+use super::{Wanted, pair};
 
 /// The port on which data-parallel ranks of several nodes find each other.
 const RPC_PORT: u64 = 13345;
@@ -65,6 +65,7 @@ pub(super) fn start(wanted: &Wanted<'_>) -> Start {
             start.switch(flag);
         }
     }
+    pair::flags(&mut start, wanted);
     start
 }
 

@@ -132,7 +132,7 @@ impl App {
 /// Check files that were written for a plan question, whose model and cluster are looked up already; `version` selects the
 /// rules of the engine.
 pub(super) fn check_written(files: &[(&str, &str)], asked: &Asked, version: &str) -> CheckAnswer {
-    let mut checker = Checker { checks: Vec::new(), deployments: Vec::new() };
+    let mut checker = Checker { checks: Vec::new(), halves: Vec::new(), deployments: Vec::new() };
     match check::written(files) {
         Ok((described, findings)) => {
             checker.findings("", &findings);
@@ -149,6 +149,7 @@ pub(super) fn check_written(files: &[(&str, &str)], asked: &Asked, version: &str
                     Asked { input, source: asked.source, notes: asked.notes.clone() },
                 );
                 checker.checks.extend(judged.checks);
+                checker.halves.extend(judged.half);
                 checker.deployments.push(judged.deployment);
             }
         }
@@ -186,12 +187,13 @@ fn plan_request(ask: &CheckAsk, described: &Described) -> Result<PlanRequest, Se
 /// Deployments checked so far.
 struct Checker {
     checks: Vec<Check>,
+    halves: Vec<judge::Half>,
     deployments: Vec<DeploymentAnswer>,
 }
 
 impl Checker {
     fn new(ask: &CheckAsk) -> Self {
-        let mut this = Self { checks: Vec::new(), deployments: Vec::new() };
+        let mut this = Self { checks: Vec::new(), halves: Vec::new(), deployments: Vec::new() };
         this.findings("", &ask.findings);
         this
     }
@@ -207,6 +209,7 @@ impl Checker {
             Ok(asked) => {
                 let judged = judge::judge(described, asked);
                 self.checks.extend(judged.checks);
+                self.halves.extend(judged.half);
                 self.deployments.push(judged.deployment);
                 Ok(())
             }
@@ -304,6 +307,7 @@ impl Checker {
     }
 
     fn answer(mut self, policy: &Policy) -> CheckAnswer {
+        self.checks.extend(judge::handovers(&self.halves));
         for check in &mut self.checks {
             if policy.deny.contains(&check.code) && check.status != Status::Pass {
                 check.status = Status::Fail;

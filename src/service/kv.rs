@@ -257,7 +257,8 @@ fn shape_of(side: &Side) -> Shape {
     Shape { tp: side.tp, pp: side.pp, ep: 1, attention_dp: side.attention_dp, dcp: side.dcp }
 }
 
-fn class_of(model: &ModelSpec) -> ModelClass {
+/// What the rules of a hand-over ask of a model.
+pub(super) fn class_of(model: &ModelSpec) -> ModelClass {
     let caches = || model.kinds.iter().flat_map(|k| &k.caches);
     let mut heads: Vec<u64> = caches()
         .filter_map(|c| match c {

@@ -1,5 +1,7 @@
 //! A layout to what starts it on a platform, and the check of what was written.
 
+mod prefill;
+
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -12,7 +14,10 @@ use crate::ingest::json::Document;
 use crate::ingest::launch::LaunchAsk;
 use crate::ingest::{FieldError, Pointer};
 use crate::launch::platform::{self, Choices, Inexpressible, LaunchFile, Platform};
+use crate::planner::kv::handover::Compatibility;
 use crate::planner::plan::{EngineName, Layout, Plan, RankedLayout};
+use prefill::Half;
+pub(super) use prefill::side;
 
 /// The answer of `POST /v1/launches`.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
@@ -24,8 +29,22 @@ pub struct LaunchesAnswer {
     pub kv_tokens_per_replica: u64,
     /// The length that the files admit: never more than the cache holds.
     pub max_model_len: u64,
+    /// The prefill workers of a pair; the layout above is then that of the decode workers.
+    pub prefill: Option<PrefillWorkers>,
     /// One for each platform, in the order asked.
     pub launches: Vec<PlatformLaunch>,
+}
+
+/// The workers that compute prompts and hand their cache over.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct PrefillWorkers {
+    pub layout: Layout,
+    pub kv_tokens_per_replica: u64,
+    pub max_model_len: u64,
+    /// What carries the cache.
+    pub connector: String,
+    /// Whether the decode workers can read it, and how well.
+    pub handover: Compatibility,
 }
 
 /// A layout for one platform.
@@ -125,6 +144,7 @@ fn answer(ready: &Ready, asked: &Asked) -> Result<LaunchesAnswer, ServiceError> 
         queue: ask.queue.clone(),
         release,
     };
+    let pair = ask.prefill.as_ref().map(|prefill| Half::of(prefill, asked, layout)).transpose()?;
     let admitted = plan.request.engines.iter().find(|e| e.name == engine.name && e.version == engine.version);
     Ok(LaunchesAnswer {
         model: plan.model.id.clone(),
@@ -137,8 +157,9 @@ fn answer(ready: &Ready, asked: &Asked) -> Result<LaunchesAnswer, ServiceError> 
         launches: ready
             .platforms
             .iter()
-            .map(|platform| launch(asked, &plan, layout, *platform, &choices))
+            .map(|platform| launch(asked, &plan, layout, pair.as_ref(), *platform, &choices))
             .collect(),
+        prefill: pair.map(|half| half.shown),
     })
 }
 
@@ -146,6 +167,7 @@ fn launch(
     asked: &Asked,
     plan: &Plan,
     layout: &RankedLayout,
+    pair: Option<&Half>,
     platform: Platform,
     choices: &Choices,
 ) -> PlatformLaunch {
@@ -158,7 +180,11 @@ fn launch(
         check: None,
         refused: None,
     };
-    match platform::write(&asked.input, plan, layout, platform, choices) {
+    let written = match pair.and_then(Half::pool) {
+        None => platform::write(&asked.input, plan, layout, platform, choices),
+        Some(pool) => platform::write_pair(&asked.input, plan, layout, pool, platform, choices),
+    };
+    match written {
         Ok(written) => {
             answer.check = Some(checked(&written.files, asked, layout));
             answer.files = written.files;

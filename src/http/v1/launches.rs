@@ -11,7 +11,8 @@ use crate::service::launches::LaunchesAnswer;
 /// Files that start a layout: the engine's command, or what a platform takes.
 ///
 /// Body: a plan question (`model`, `cluster`, `engine`, `workload`, `search`, …), which of its layouts (`rank`, from 1, or
-/// `layout` with `tp`, `pp`, `dp`, `attention_dp`, `ep`, `dcp`), `platforms` (`command` by default), and optionally
+/// `layout` with `tp`, `pp`, `dp`, `attention_dp`, `ep`, `dcp`), `prefill` (sizes of prefill
+/// workers beside the layout, and `connector`), `platforms` (`command` by default), and optionally
 /// `name`, `image`, `gpu_resource`, `rdma_resource`, `queue`. Each file is read back and checked; a platform that cannot
 /// express the layout says why.
 #[utoipa::path(

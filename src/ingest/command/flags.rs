@@ -46,6 +46,12 @@ pub enum Meaning {
     LayerPartition,
     NodeRank,
     Role,
+    /// vLLM's settings of a connector, which name the part of the engine.
+    KvTransfer,
+    /// What carries the cache between halves.
+    Connector,
+    /// Dynamo's older switch of vLLM's prefill workers.
+    PrefillWorker,
     Headless,
     /// A file of further settings, which is not read here.
     SettingsFile,
@@ -121,10 +127,11 @@ const VLLM: &[Flag] = &[
     value(&["master-addr", "master-port", "distributed-executor-backend"], Meaning::Plain),
     value(&["data-parallel-size-local", "data-parallel-address", "data-parallel-rpc-port"], Meaning::Plain),
     value(&["data-parallel-start-rank", "data-parallel-rank", "data-parallel-backend"], Meaning::Plain),
-    value(
-        &["kv-transfer-config", "compilation-config", "tool-call-parser", "reasoning-parser"],
-        Meaning::Plain,
-    ),
+    value(&["compilation-config", "tool-call-parser", "reasoning-parser"], Meaning::Plain),
+    value(&["kv-transfer-config"], Meaning::KvTransfer),
+    // Dynamo's own, in front of the engine's
+    value(&["disaggregation-mode"], Meaning::Role),
+    switch(&["is-prefill-worker"], Meaning::PrefillWorker),
     value(&["all2all-backend", "attention-backend", "load-format", "uvicorn-log-level"], Meaning::Plain),
 ];
 
@@ -172,10 +179,8 @@ const SGLANG: &[Flag] = &[
         &["attention-backend", "moe-a2a-backend", "schedule-policy", "log-level", "hicache-ratio"],
         Meaning::Plain,
     ),
-    value(
-        &["disaggregation-transfer-backend", "disaggregation-bootstrap-port", "hicache-size"],
-        Meaning::Plain,
-    ),
+    value(&["disaggregation-transfer-backend"], Meaning::Connector),
+    value(&["disaggregation-bootstrap-port", "hicache-size"], Meaning::Plain),
     value(&["speculative-algorithm", "speculative-num-steps", "speculative-eagle-topk"], Meaning::Plain),
     value(&["tool-call-parser", "reasoning-parser", "chat-template", "mem-fraction"], Meaning::Plain),
 ];
@@ -201,6 +206,8 @@ const TENSORRT: &[Flag] = &[
     switch(&["disable-overlap-scheduler"], Meaning::NoAsyncScheduling),
     switch(&["disable-cuda-graphs"], Meaning::Eager),
     value(&["extra-llm-api-options", "config", "extra-config", "extra-engine-args"], Meaning::SettingsFile),
+    value(&["disaggregation-mode"], Meaning::Role),
+    value(&["cache-transceiver-config"], Meaning::Plain),
     switch(&["trust-remote-code", "reasoning"], Meaning::Plain),
     value(
         &["host", "port", "backend", "tokenizer", "gpus-per-node", "log-level", "max-beam-width"],

@@ -6,11 +6,13 @@
 mod flags;
 mod read;
 mod settings;
+mod values;
 mod words;
 
 pub use flags::{Flag, Kind, Meaning, table};
-pub use read::{engine_of_image, partition, read, read_command, read_with, read_words};
+pub use read::{engine_of_image, read, read_command, read_with, read_words};
 pub use settings::{FileText, keywords, settings_words};
+pub use values::partition;
 pub use words::{Command, Here, Word, commands};
 
 use serde::Serialize;
@@ -83,6 +85,8 @@ pub struct EngineCommand {
     pub settings_file: Option<At<String>>,
     /// The role in a split deployment.
     pub role: Option<String>,
+    /// What carries the cache to or from the other half: `nixl`, `mooncake`, `lmcache`, …
+    pub connector: Option<String>,
     /// The words it was read from, without what starts the engine.
     pub words: Vec<Word>,
     /// Every flag that was understood, by the meaning's name, with its line.

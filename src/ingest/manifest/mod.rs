@@ -3,14 +3,15 @@
 //! Each platform's fields are turned into the words of the engine's own command line, so a setting means the same
 //! wherever it stands. What a platform would drop or refuse is a finding of its own.
 //!
-//! Sources: vLLM production-stack chart 0.1.12, llm-d modelservice chart 0.4.12, KServe 0.20 (`LLMInferenceService`),
-//! Ray Serve LLM 2.60, NVIDIA Dynamo 1.6 (`DynamoGraphDeployment`), LeaderWorkerSet v1, SkyPilot 0.14, AIBrix
+//! Sources: vLLM production-stack chart 0.1.12, llm-d modelservice chart 0.4.12, KServe 0.20 (`LLMInferenceService`,
+//! `InferenceService`), Ray Serve LLM 2.60, NVIDIA Dynamo 1.6 (`DynamoGraphDeployment` and its request), LeaderWorkerSet v1, SkyPilot 0.14, AIBrix
 //! (`StormService`), JobSet v1alpha2, GPUStack (body of a model).
 
 mod charts;
 mod dynamo;
 mod kserve;
 mod pods;
+mod predictor;
 mod ray;
 
 use super::command::{At, EngineCommand, FileText, Finding, Severity, Word, read_words};
@@ -19,7 +20,7 @@ use super::yaml::{self, Node, YamlError};
 /// What a file deploys.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Manifest {
-    /// `production-stack`, `llm-d`, `kserve`, `ray-serve`, `dynamo`, `leader-worker-set`, `kubernetes`, `skypilot`, …
+    /// `production-stack`, `llm-d`, `kserve`, `kserve-inference-service`, `ray-serve`, `dynamo`, `leader-worker-set`, `kubernetes`, `skypilot`, …
     pub platform: &'static str,
     pub deployments: Vec<Deployment>,
     pub findings: Vec<Finding>,
@@ -101,8 +102,10 @@ fn read_document(node: &Node) -> Option<Manifest> {
     let mut out = Manifest { platform: "kubernetes", deployments: Vec::new(), findings: Vec::new() };
     match kind {
         "LLMInferenceService" => kserve::read(node, &mut out),
+        "InferenceService" => predictor::read(node, &mut out),
         "LeaderWorkerSet" => pods::leader_worker_set(node, &mut out),
         "DynamoGraphDeployment" => dynamo::read(node, &mut out),
+        "DynamoGraphDeploymentRequest" => dynamo::request(node, &mut out),
         "RayService" => ray::service(node, &mut out),
         "StormService" => pods::storm_service(node, &mut out),
         "JobSet" => pods::job_set(node, &mut out),

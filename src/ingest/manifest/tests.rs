@@ -212,3 +212,121 @@ fn other_files_with_an_engine_in_them() {
     assert!(read("kind: Service\nspec: {ports: [80]}\n").expect("yaml").is_empty());
     assert!(read("just a text").expect("yaml").is_empty());
 }
+
+#[test]
+fn inference_services_with_a_runtime_or_a_container() {
+    let text = "apiVersion: serving.kserve.io/v1beta1
+kind: InferenceService
+metadata: { name: llm }
+spec:
+  predictor:
+    minReplicas: 2
+    model:
+      modelFormat: { name: huggingface }
+      args:
+        - --model_name=llm
+        - --model_id=org/m
+        - --backend=vllm
+        - --tensor-parallel-size=4
+        - --max-model-len=8192
+      resources: { limits: { nvidia.com/gpu: \"4\" } }
+";
+    assert_eq!(
+        brief(text),
+        ("kserve-inference-service", "org/m".to_owned(), 4, 1, 1, 2, 1, Some(4), Some(8192))
+    );
+    assert_eq!(codes(text), []);
+    assert_eq!(codes(&text.replace("\"4\"", "\"2\"")), [(15, "gpu_count_mismatch")]);
+    let nodes = "kind: InferenceService
+spec:
+  predictor:
+    model:
+      modelFormat: { name: huggingface }
+      storageUri: hf://org/m
+      env: [{ name: PIPELINE_PARALLEL_SIZE, value: \"2\" }]
+      resources: { limits: { nvidia.com/gpu: \"8\" } }
+    workerSpec: { tensorParallelSize: 8, pipelineParallelSize: 2 }
+";
+    assert_eq!(brief(nodes), ("kserve-inference-service", "org/m".to_owned(), 8, 2, 1, 1, 2, Some(8), None));
+    assert_eq!(codes(nodes), [(7, "kserve_size_by_environment")]);
+    let other =
+        "kind: InferenceService\nspec: { predictor: { model: { modelFormat: { name: sklearn } } } }\n";
+    assert!(read(other).expect("yaml").is_empty());
+}
+
+#[test]
+fn requests_to_dynamo_are_judged_by_what_they_start_from() {
+    let text = "apiVersion: nvidia.com/v1beta1
+kind: DynamoGraphDeploymentRequest
+spec:
+  model: org/m
+  hardware: { gpuSku: h100_sxm, totalGpus: 16, numGpusPerNode: 8 }
+  workload: { isl: 4000, osl: 500, concurrency: 8 }
+  sla: { ttft: 500, itl: 20 }
+";
+    let found = read(text).expect("yaml");
+    assert_eq!(found[0].findings.iter().map(|f| f.code).collect::<Vec<_>>(), ["layout_chosen_by_dynamo"]);
+    let wrong = text
+        .replace("concurrency: 8", "concurrency: 8, requestRate: 2")
+        .replace("itl: 20", "itl: 0")
+        .replace("totalGpus: 16", "totalGpus: 12");
+    assert_eq!(
+        codes(&wrong),
+        [(6, "dgdr_two_loads"), (7, "dgdr_limit_not_positive"), (5, "dgdr_gpus_per_node")]
+    );
+    let graph = format!(
+        "{text}  overrides:
+    dgd:
+      kind: DynamoGraphDeployment
+      spec:
+        services:
+          P:
+            componentType: worker
+            resources: {{ limits: {{ gpu: \"8\" }} }}
+            extraPodSpec: {{ mainContainer: {{ image: x, args: [\"--model\", \"org/m\", \"-tp\", \"8\", \"--disaggregation-mode\", \"prefill\"] }} }}
+"
+    );
+    let (m, d) = one(&graph);
+    assert_eq!((m.platform, d.role.as_str(), d.gpus()), ("dynamo-request", "prefill", Some(8)));
+}
+
+#[test]
+fn halves_are_told_by_the_engines_own_flags() {
+    let of = |args: &str| {
+        let text = format!("kind: Pod\nspec:\n  containers:\n    - command: [sh, -c, \"{args}\"]\n");
+        let (_, d) = one(&text);
+        (d.role, d.command.connector.unwrap_or_default())
+    };
+    let told = |role: &str, connector: &str| (role.to_owned(), connector.to_owned());
+    for (args, role, connector) in [
+        (
+            "vllm serve m --kv-transfer-config '{\\\"kv_connector\\\":\\\"NixlConnector\\\",\\\"kv_role\\\":\\\"kv_producer\\\"}'",
+            "prefill",
+            "nixl",
+        ),
+        (
+            "vllm serve m --kv-transfer-config '{\\\"kv_connector\\\":\\\"LMCacheConnectorV1\\\",\\\"kv_role\\\":\\\"kv_consumer\\\"}'",
+            "decode",
+            "lmcache",
+        ),
+        (
+            "vllm serve m --kv-transfer-config '{\\\"kv_connector\\\":\\\"NixlConnector\\\",\\\"kv_role\\\":\\\"kv_both\\\"}'",
+            "both",
+            "nixl",
+        ),
+        (
+            "python3 -m sglang.launch_server --model-path m --disaggregation-mode decode --disaggregation-transfer-backend mooncake",
+            "decode",
+            "mooncake",
+        ),
+        ("python3 -m dynamo.trtllm --model-path m --disaggregation-mode prefill", "prefill", ""),
+        ("python3 -m dynamo.vllm --model m --is-prefill-worker", "prefill", ""),
+    ] {
+        assert_eq!(of(args), told(role, connector), "{args}");
+    }
+    assert!(
+        read("kind: Pod\nspec: {containers: [{command: [trtllm-serve, disaggregated, -c, f.yaml]}]}\n")
+            .expect("yaml")
+            .is_empty()
+    );
+}

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::pod;
 use super::site::{Site, serving};
 use super::{Inexpressible, LaunchFile, Written};
 use crate::launch::start::{Arg, Start};
@@ -126,6 +127,42 @@ fn memory(site: &Site<'_>, pods: u64) -> String {
 
 /// Values of the llm-d modelservice chart. It counts GPUs as tensor × dataLocal, so with a pipeline the container says.
 pub(super) fn llm_d(site: &Site<'_>) -> Result<Written, Inexpressible> {
+    let (decode, several) = llm_d_block(site)?;
+    let values = json!({
+        "multinode": several,
+        "modelArtifacts": llm_d_model(site),
+        "decode": decode,
+        "prefill": {"create": false},
+    });
+    Ok(one(site, "values.yaml", &values))
+}
+
+/// The same with both halves of a pair; the chart's proxy hands requests from one to the other.
+pub(super) fn llm_d_pair(prefill: &Site<'_>, decode: &Site<'_>) -> Result<Value, Inexpressible> {
+    let (prefill_block, prefill_several) = llm_d_block(prefill)?;
+    let (decode_block, several) = llm_d_block(decode)?;
+    if several != prefill_several {
+        return Err(Inexpressible::because(
+            "modelservice_one_multinode",
+            "the chart has one switch for several nodes, and only one half of the pair needs them: use leader-worker-set",
+        ));
+    }
+    Ok(json!({
+        "multinode": several,
+        "modelArtifacts": llm_d_model(decode),
+        "routing": {"proxy": {"connector": "nixlv2"}},
+        "decode": decode_block,
+        "prefill": prefill_block,
+    }))
+}
+
+fn llm_d_model(site: &Site<'_>) -> Value {
+    json!({"name": site.wanted.model, "uri": format!("hf://{}", site.wanted.model),
+        "size": format!("{}Gi", (site.weights_bytes >> 30).saturating_add(20))})
+}
+
+/// One role of the chart, and whether it lies on several nodes.
+fn llm_d_block(site: &Site<'_>) -> Result<(Value, bool), Inexpressible> {
     site.only_vllm("modelservice_vllm_only")?;
     let layout = &site.wanted.layout.layout;
     let spread = site.shares_of_processes()?;
@@ -153,7 +190,8 @@ pub(super) fn llm_d(site: &Site<'_>) -> Result<Written, Inexpressible> {
         if layout.pp > 1 {
             container.insert("resources".to_owned(), json!({"limits": {limits: spread.gpus.to_string()}}));
         }
-        let env: Vec<Value> = start.env.iter().map(|(n, v)| json!({"name": n, "value": v})).collect();
+        let mut env: Vec<Value> = start.env.iter().map(|(n, v)| json!({"name": n, "value": v})).collect();
+        env.extend(pod::reachable(site));
         if !env.is_empty() {
             container.insert("env".to_owned(), json!(env));
         }
@@ -164,14 +202,9 @@ pub(super) fn llm_d(site: &Site<'_>) -> Result<Written, Inexpressible> {
                 "failureThreshold": site.start_seconds().div_ceil(10)}),
         );
     }
-    let values = json!({
-        "multinode": several,
-        "modelArtifacts": {"name": site.wanted.model, "uri": format!("hf://{}", site.wanted.model),
-            "size": format!("{}Gi", (site.weights_bytes >> 30).saturating_add(20))},
-        "decode": {"create": true, "replicas": layout.dp, "parallelism": parallelism, "containers": [container]},
-        "prefill": {"create": false},
-    });
-    Ok(one(site, "values.yaml", &values))
+    let block =
+        json!({"create": true, "replicas": layout.dp, "parallelism": parallelism, "containers": [container]});
+    Ok((block, several))
 }
 
 /// A kustomize patch for the model server of the llm-d guides.

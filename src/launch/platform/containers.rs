@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::site::{OPTIONS_PATH, PORT, Site, serving};
+use super::site::{PORT, Site, serving};
 use super::{Inexpressible, LaunchFile, Written};
 use crate::launch::{tensorrt_llm, yaml};
 
@@ -33,7 +33,7 @@ pub(super) fn compose(site: &Site<'_>) -> Result<Written, Inexpressible> {
         environment.insert("HF_TOKEN".to_owned(), json!("${HF_TOKEN:-}"));
         let mut volumes = vec![json!("${HF_HOME:-~/.cache/huggingface}:/root/.cache/huggingface")];
         if start.options.is_some() {
-            volumes.push(json!(format!("./{}:{OPTIONS_PATH}:ro", tensorrt_llm::OPTIONS_FILE)));
+            volumes.push(json!(format!("./{}:{}:ro", tensorrt_llm::OPTIONS_FILE, site.options_path())));
         }
         // the program stands first: an image with an entry point of its own would put it in front
         let (program, arguments) = words.split_at(start.program.len().min(words.len()));

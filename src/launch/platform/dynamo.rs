@@ -4,14 +4,72 @@
 use serde_json::{Map, Value, json};
 
 use super::pod;
-use super::site::{OPTIONS_PATH, Site};
+use super::site::Site;
 use super::{Inexpressible, LaunchFile, Written};
-use crate::launch::{Engine, tensorrt_llm, yaml};
+use crate::launch::{Engine, Role, tensorrt_llm, yaml};
 
 /// Dynamo's own release, whose runtime images hold the engines.
 const RELEASE: &str = "1.6.1";
 
 pub(super) fn graph(site: &Site<'_>) -> Result<Written, Inexpressible> {
+    let (object, options) = deployment(site, &[("Worker", site)])?;
+    let objects: Vec<Value> = options.into_iter().chain([object]).collect();
+    Ok(Written {
+        files: vec![LaunchFile::yaml("dynamographdeployment.yaml", yaml::file(&site.comment(), &objects))],
+        notes: vec![release_note(site)],
+    })
+}
+
+pub(super) fn release_note(site: &Site<'_>) -> String {
+    format!(
+        "The runtime image of Dynamo {RELEASE} brings its own release of the engine; the figures are for {} {}.",
+        site.wanted.layout.engine.name,
+        site.release()
+    )
+}
+
+/// The deployment of some workers behind one frontend, and the files of options that they mount.
+pub(super) fn deployment(
+    whole: &Site<'_>,
+    workers: &[(&str, &Site<'_>)],
+) -> Result<(Value, Vec<Value>), Inexpressible> {
+    let mut services = Map::new();
+    services.insert(
+        "Frontend".to_owned(),
+        json!({"componentType": "frontend", "replicas": 1,
+            "extraPodSpec": {"mainContainer": {"image": image(whole)}}}),
+    );
+    let mut files = Vec::new();
+    for (name, site) in workers {
+        let (worker, options) = worker(site)?;
+        services.insert((*name).to_owned(), worker);
+        files.extend(pod::options(site, options));
+    }
+    let object = json!({
+        "apiVersion": "nvidia.com/v1alpha1", "kind": "DynamoGraphDeployment",
+        "metadata": pod::metadata(whole, json!({"app": whole.name})),
+        "spec": {"backendFramework": runtime(whole.engine()).0, "services": services},
+    });
+    Ok((object, files))
+}
+
+/// Dynamo's name of an engine, its image and its module.
+pub(super) fn runtime(engine: Engine) -> (&'static str, &'static str, &'static str) {
+    match engine {
+        Engine::Vllm => ("vllm", "vllm-runtime", "dynamo.vllm"),
+        Engine::Sglang => ("sglang", "sglang-runtime", "dynamo.sglang"),
+        Engine::TensorRtLlm => ("trtllm", "tensorrtllm-runtime", "dynamo.trtllm"),
+    }
+}
+
+pub(super) fn image(site: &Site<'_>) -> String {
+    match &site.choices.image {
+        Some(image) => image.clone(),
+        None => format!("nvcr.io/nvidia/ai-dynamo/{}:{RELEASE}", runtime(site.engine()).1),
+    }
+}
+
+fn worker(site: &Site<'_>) -> Result<(Value, Option<Value>), Inexpressible> {
     let spread = site.shares()?;
     let layout = &site.wanted.layout.layout;
     if site.engine() == Engine::Vllm
@@ -24,15 +82,8 @@ pub(super) fn graph(site: &Site<'_>) -> Result<Written, Inexpressible> {
             "a data-parallel rank of vLLM that lies on several nodes needs Ray: use ray-serve",
         ));
     }
-    let (backend, runtime, module) = match site.engine() {
-        Engine::Vllm => ("vllm", "vllm-runtime", "dynamo.vllm"),
-        Engine::Sglang => ("sglang", "sglang-runtime", "dynamo.sglang"),
-        Engine::TensorRtLlm => ("trtllm", "tensorrtllm-runtime", "dynamo.trtllm"),
-    };
-    let image = match &site.choices.image {
-        Some(image) => image.clone(),
-        None => format!("nvcr.io/nvidia/ai-dynamo/{runtime}:{RELEASE}"),
-    };
+    let (_, _, module) = runtime(site.engine());
+    let image = image(site);
     let mut start = site.start();
     let mut args: Vec<String> = Vec::new();
     let mut options = None;
@@ -47,11 +98,14 @@ pub(super) fn graph(site: &Site<'_>) -> Result<Written, Inexpressible> {
         Engine::Sglang => {}
         Engine::TensorRtLlm => {
             args.extend(["--model-path".to_owned(), site.wanted.model.to_owned()]);
-            args.extend(["--extra-engine-args".to_owned(), OPTIONS_PATH.to_owned()]);
+            args.extend(["--extra-engine-args".to_owned(), site.options_path()]);
             start.positional = None;
             start.args.clear();
             options = Some(tensorrt_llm::all_options(&site.wanted));
         }
+    }
+    if site.wanted.role != Role::Both && site.engine() != Engine::Sglang {
+        args.extend(["--disaggregation-mode".to_owned(), site.wanted.role.word().to_owned()]);
     }
     args.extend(start.arguments().iter().map(crate::launch::start::Word::plain));
     let args: Vec<String> = args.iter().map(|arg| arg.replace('$', "$$")).collect();
@@ -70,6 +124,9 @@ pub(super) fn graph(site: &Site<'_>) -> Result<Written, Inexpressible> {
     extra.insert("mainContainer".to_owned(), container);
     let mut worker = Map::new();
     worker.insert("componentType".to_owned(), json!("worker"));
+    if site.wanted.role != Role::Both {
+        worker.insert("subComponentType".to_owned(), json!(site.wanted.role.word()));
+    }
     worker.insert("replicas".to_owned(), json!(layout.dp));
     if spread.pods > 1 {
         worker.insert("multinode".to_owned(), json!({"nodeCount": spread.pods}));
@@ -80,22 +137,5 @@ pub(super) fn graph(site: &Site<'_>) -> Result<Written, Inexpressible> {
         json!({"size": format!("{}Gi", Site::shared_memory_gib(spread.gpus))}),
     );
     worker.insert("extraPodSpec".to_owned(), Value::Object(extra));
-    let object = json!({
-        "apiVersion": "nvidia.com/v1alpha1", "kind": "DynamoGraphDeployment",
-        "metadata": pod::metadata(site, json!({"app": site.name})),
-        "spec": {"backendFramework": backend, "services": {
-            "Frontend": {"componentType": "frontend", "replicas": 1,
-                "extraPodSpec": {"mainContainer": {"image": image}}},
-            "Worker": worker,
-        }},
-    });
-    let objects: Vec<Value> = pod::options(site, options).into_iter().chain([object]).collect();
-    Ok(Written {
-        files: vec![LaunchFile::yaml("dynamographdeployment.yaml", yaml::file(&site.comment(), &objects))],
-        notes: vec![format!(
-            "The runtime image of Dynamo {RELEASE} brings its own release of the engine; the figures are for {} {}.",
-            site.wanted.layout.engine.name,
-            site.release()
-        )],
-    })
+    Ok((Value::Object(worker), options))
 }

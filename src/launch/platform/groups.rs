@@ -2,11 +2,12 @@
 
 use serde_json::{Map, Value, json};
 
+use super::mpi;
 use super::pod::{self, Ranks};
 use super::site::{Site, serving};
 use super::{Inexpressible, LaunchFile, Written};
 use crate::launch::spread::Spread;
-use crate::launch::yaml;
+use crate::launch::{Engine, yaml};
 
 /// One file of some objects, with the file of options in front.
 fn file(site: &Site<'_>, name: &str, objects: Vec<Value>) -> Written {
@@ -36,14 +37,17 @@ pub(super) fn deployment(site: &Site<'_>) -> Result<Written, Inexpressible> {
 
 /// `LeaderWorkerSet`: replicas are groups, the leader answers.
 pub(super) fn leader_worker_set(site: &Site<'_>) -> Result<Written, Inexpressible> {
-    let spread = site.shares_of_processes()?;
+    let spread = site.shares_of_a_group()?;
     let leader_labels = json!({"app": site.name, "role": "leader"});
     let (leader, worker) = if spread.pods == 1 {
         let run = pod::plain(&serving(site.start()));
         (pod::pod(site, "leader", &run, spread)?, pod::pod(site, "worker", &run, spread)?)
     } else {
         let ranks = Ranks { rank: "$LWS_WORKER_INDEX", head: "$LWS_LEADER_ADDRESS" };
-        let (leader, worker) = pod::group(site, spread, &ranks);
+        let (leader, worker) = match site.engine() {
+            Engine::TensorRtLlm => mpi::group(site, spread),
+            _ => pod::group(site, spread, &ranks),
+        };
         (pod::pod(site, "leader", &leader, spread)?, pod::pod(site, "worker", &worker, spread)?)
     };
     let object = json!({
@@ -60,6 +64,9 @@ pub(super) fn leader_worker_set(site: &Site<'_>) -> Result<Written, Inexpressibl
         },
     });
     let mut written = file(site, "leaderworkerset.yaml", vec![object, pod::service(site, leader_labels)]);
+    if site.engine() == Engine::TensorRtLlm && spread.pods > 1 {
+        written.notes.push(mpi::NEEDS.to_owned());
+    }
     if site.wanted.layout.placement.tp_crosses_nodes || spread.pods > 1 {
         written.notes.push(
             "To keep a group in one rack or NVLink domain, annotate it with leaderworkerset.sigs.k8s.io/exclusive-topology \
@@ -70,8 +77,22 @@ pub(super) fn leader_worker_set(site: &Site<'_>) -> Result<Written, Inexpressibl
     Ok(written)
 }
 
-/// AIBrix `StormService`: one role, `podGroupSize` pods a replica.
+/// AIBrix `StormService`: a role for each part, `podGroupSize` pods a replica.
 pub(super) fn aibrix(site: &Site<'_>) -> Result<Written, Inexpressible> {
+    Ok(file(site, "stormservice.yaml", vec![storm_service(site, &[role(site, "engine")?])]))
+}
+
+/// The same with a role for each half of a pair.
+pub(super) fn aibrix_pair(
+    whole: &Site<'_>,
+    halves: [&Site<'_>; 2],
+) -> Result<(Value, Vec<Value>), Inexpressible> {
+    let roles = [role(halves[0], "prefill")?, role(halves[1], "decode")?];
+    let options = halves.into_iter().filter_map(|site| pod::options(site, site.start().options));
+    Ok((storm_service(whole, &roles), options.collect()))
+}
+
+fn role(site: &Site<'_>, name: &str) -> Result<Value, Inexpressible> {
     let spread = site.shares_of_processes()?;
     let run = if spread.pods == 1 {
         pod::plain(&serving(site.start()))
@@ -82,7 +103,7 @@ pub(super) fn aibrix(site: &Site<'_>) -> Result<Written, Inexpressible> {
     let labels = json!({"app": site.name, "model.aibrix.ai/name": site.name, "model.aibrix.ai/port": "8000",
         "model.aibrix.ai/engine": site.wanted.layout.engine.name});
     let mut role = Map::new();
-    role.insert("name".to_owned(), json!("engine"));
+    role.insert("name".to_owned(), json!(name));
     role.insert("replicas".to_owned(), json!(site.wanted.layout.layout.dp));
     if spread.pods > 1 {
         role.insert("podGroupSize".to_owned(), json!(spread.pods));
@@ -92,17 +113,21 @@ pub(super) fn aibrix(site: &Site<'_>) -> Result<Written, Inexpressible> {
         "template".to_owned(),
         json!({"metadata": {"labels": labels}, "spec": pod::pod(site, "engine", &run, spread)?}),
     );
-    let object = json!({
+    Ok(Value::Object(role))
+}
+
+fn storm_service(site: &Site<'_>, roles: &[Value]) -> Value {
+    let stateful = roles.iter().any(|role| role["stateful"] == json!(true));
+    json!({
         "apiVersion": "orchestration.aibrix.ai/v1alpha1", "kind": "StormService",
         "metadata": pod::metadata(site, json!({"app": site.name})),
         "spec": {
             "replicas": 1,
-            "stateful": spread.pods > 1,
+            "stateful": stateful,
             "selector": {"matchLabels": {"app": site.name}},
-            "template": {"metadata": {"labels": {"app": site.name}}, "spec": {"roles": [role]}},
+            "template": {"metadata": {"labels": {"app": site.name}}, "spec": {"roles": roles}},
         },
-    });
-    Ok(file(site, "stormservice.yaml", vec![object]))
+    })
 }
 
 /// `JobSet`: a job of N pods for each replica; with a queue, admitted by Kueue.

@@ -9,6 +9,40 @@ use super::{Inexpressible, LaunchFile, Written};
 use crate::launch::yaml;
 
 pub(super) fn inference_service(site: &Site<'_>) -> Result<Written, Inexpressible> {
+    let object = object(site, site, None)?;
+    Ok(Written {
+        files: vec![LaunchFile::yaml("llminferenceservice.yaml", yaml::file(&site.comment(), &[object]))],
+        notes: vec![TOTAL_STAYS.to_owned()],
+    })
+}
+
+pub(super) const TOTAL_STAYS: &str = "The total parallelism of an existing LLMInferenceService cannot be changed: another layout is another object.";
+
+/// The object; with a pool of prefill workers its own part is the decode workers.
+pub(super) fn object(
+    whole: &Site<'_>,
+    site: &Site<'_>,
+    prefill: Option<&Site<'_>>,
+) -> Result<Value, Inexpressible> {
+    let mut spec =
+        json!({"model": {"uri": format!("hf://{}", site.wanted.model), "name": site.wanted.model}});
+    let mut part = part(site)?;
+    if let Some(parts) = spec.as_object_mut() {
+        parts.append(&mut part);
+    }
+    if let Some(prefill) = prefill {
+        spec["prefill"] = Value::Object(self::part(prefill)?);
+    }
+    spec["router"] = json!({"route": {}, "gateway": {}, "scheduler": {}});
+    Ok(json!({
+        "apiVersion": "serving.kserve.io/v1alpha2", "kind": "LLMInferenceService",
+        "metadata": pod::metadata(whole, json!({"app": whole.name})),
+        "spec": spec,
+    }))
+}
+
+/// Replicas, parallelism and pods of one pool.
+fn part(site: &Site<'_>) -> Result<Map<String, Value>, Inexpressible> {
     site.only_vllm("kserve_vllm_only")?;
     let layout = &site.wanted.layout.layout;
     let spread = site.shares_of_processes()?;
@@ -47,28 +81,14 @@ pub(super) fn inference_service(site: &Site<'_>) -> Result<Written, Inexpressibl
         let by_preset = preset(site, spread.gpus)?;
         (by_preset.clone(), several.then_some(by_preset))
     };
-    let mut spec = json!({
-        "model": {"uri": format!("hf://{}", site.wanted.model), "name": site.wanted.model},
-        "replicas": layout.dp,
-        "parallelism": parallelism,
-        "template": template,
-    });
+    let mut part = Map::new();
+    part.insert("replicas".to_owned(), json!(layout.dp));
+    part.insert("parallelism".to_owned(), Value::Object(parallelism));
+    part.insert("template".to_owned(), template);
     if let Some(worker) = worker {
-        spec["worker"] = worker;
+        part.insert("worker".to_owned(), worker);
     }
-    spec["router"] = json!({"route": {}, "gateway": {}, "scheduler": {}});
-    let object = json!({
-        "apiVersion": "serving.kserve.io/v1alpha2", "kind": "LLMInferenceService",
-        "metadata": pod::metadata(site, json!({"app": site.name})),
-        "spec": spec,
-    });
-    Ok(Written {
-        files: vec![LaunchFile::yaml("llminferenceservice.yaml", yaml::file(&site.comment(), &[object]))],
-        notes: vec![
-            "The total parallelism of an existing LLMInferenceService cannot be changed: another layout is another object."
-                .to_owned(),
-        ],
-    })
+    Ok(part)
 }
 
 /// A pod whose command is the preset's: everything that has no field goes by `VLLM_ADDITIONAL_ARGS`, where a shell reads it.
@@ -81,6 +101,7 @@ fn preset(site: &Site<'_>, gpus: u64) -> Result<Value, Inexpressible> {
     rest.positional = None;
     rest.env.clear();
     let mut variables: Vec<Value> = env.iter().map(|(n, v)| json!({"name": n, "value": v})).collect();
+    variables.extend(pod::reachable(site));
     variables.push(json!({"name": "VLLM_ADDITIONAL_ARGS", "value": rest.line().replace('$', "$$")}));
     let mut limits = Map::new();
     limits.insert(site.gpu_resource()?, json!(gpus.to_string()));

@@ -8,16 +8,22 @@ mod containers;
 mod dynamo;
 mod groups;
 mod kserve;
+mod mpi;
+mod pair;
 mod pod;
+mod predictor;
 mod ray;
+mod request;
 mod site;
 mod sky;
 
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::{Engine, Role};
 use crate::planner::input::PlanInput;
 use crate::planner::plan::{Plan, RankedLayout};
+use pair::Pair;
 use site::Site;
 
 /// A platform that layouts are written for.
@@ -30,7 +36,9 @@ pub enum Platform {
     LlmD,
     LlmDKustomize,
     KServe,
+    InferenceService,
     Dynamo,
+    DynamoRequest,
     RayServe,
     SkyPilot,
     AiBrix,
@@ -82,6 +90,18 @@ const KNOWN: &[Known] = &[
         "kserve/kserve aaac4e2 (2026-08-21, 0.20.0)",
     ),
     known(Platform::Dynamo, "dynamo", "nvidia.com/v1alpha1", "ai-dynamo 1.6.1, recipes 6fc72511"),
+    known(
+        Platform::InferenceService,
+        "kserve-inference-service",
+        "serving.kserve.io/v1beta1",
+        "kserve/kserve aaac4e2 (2026-08-21, 0.20.0)",
+    ),
+    known(
+        Platform::DynamoRequest,
+        "dynamo-request",
+        "nvidia.com/v1beta1",
+        "ai-dynamo 1.6.1, request types 007640b",
+    ),
     known(Platform::RayServe, "ray-serve", "LLMConfig", "ray 2.60.0"),
     known(Platform::SkyPilot, "skypilot", "task YAML", "skypilot 0.14.1"),
     known(
@@ -152,6 +172,24 @@ pub struct Choices {
     pub release: Option<String>,
 }
 
+/// A pool of prefill workers beside the layout, which then runs the decode workers.
+#[derive(Debug, Clone, Copy)]
+pub struct PrefillPool<'a> {
+    /// The answer to the same question with the pool's sizes, and its layout.
+    pub plan: &'a Plan,
+    pub layout: &'a RankedLayout,
+    /// What carries the cache, one of [`connectors`].
+    pub connector: &'a str,
+    /// Both halves lie on one node: the decode workers' first GPU.
+    pub decode_from: Option<u64>,
+}
+
+/// What may carry the cache of an engine from prefill to decode, the usual one first.
+#[must_use]
+pub fn connectors(engine: &str) -> &'static [&'static str] {
+    Engine::of(engine).map_or(&[], super::pair::connectors)
+}
+
 /// A file of a launch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct LaunchFile {
@@ -192,6 +230,30 @@ impl Inexpressible {
     }
 }
 
+/// Write a layout of `plan`, the answer to `input`, and a pool of prefill workers before it.
+///
+/// # Errors
+/// [`Inexpressible`] when the platform has no place for something of it.
+pub fn write_pair(
+    input: &PlanInput,
+    plan: &Plan,
+    layout: &RankedLayout,
+    prefill: PrefillPool<'_>,
+    platform: Platform,
+    choices: &Choices,
+) -> Result<Written, Inexpressible> {
+    let site = |plan, layout| Site::of(input, plan, layout, platform, choices);
+    let first = prefill.decode_from.map(|_| 0);
+    pair::write(
+        &Pair {
+            whole: site(plan, layout)?,
+            prefill: site(prefill.plan, prefill.layout)?.half(Role::Prefill, prefill.connector, first),
+            decode: site(plan, layout)?.half(Role::Decode, prefill.connector, prefill.decode_from),
+        },
+        platform,
+    )
+}
+
 /// Write a layout of `plan`, the answer to `input`, for a platform.
 ///
 /// # Errors
@@ -217,7 +279,9 @@ pub fn write(
         Platform::LlmDKustomize => charts::llm_d_kustomize(&site),
         Platform::GpuStack => charts::gpustack(&site),
         Platform::KServe => kserve::inference_service(&site),
+        Platform::InferenceService => predictor::inference_service(&site),
         Platform::Dynamo => dynamo::graph(&site),
+        Platform::DynamoRequest => request::request(&site, plan),
         Platform::RayServe => ray::serve(&site),
         Platform::Compose => containers::compose(&site),
     }?;

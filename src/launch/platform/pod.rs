@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
-use super::Inexpressible;
-use super::site::{OPTIONS_PATH, PORT, Site, serving};
+use super::site::{PORT, Site, serving};
+use super::{Inexpressible, mpi};
 use crate::launch::spread::Spread;
 use crate::launch::start::{Start, Word};
-use crate::launch::{Engine, sglang, vllm, yaml};
+use crate::launch::{Engine, Role, sglang, vllm, yaml};
 
 /// How pods of a group learn their rank and where the first of them is: expressions of a shell.
 pub(super) struct Ranks {
@@ -35,6 +35,11 @@ pub(super) fn plain(start: &Start) -> Run {
 
 /// A process by a script, one argument a line.
 fn script(start: &Start, serves: bool) -> Run {
+    Run { command: json!(["sh", "-c"]), args: json!([lines(start)]), serves }
+}
+
+/// The same as text.
+pub(super) fn lines(start: &Start) -> String {
     let mut text = String::from("exec");
     for word in start.words() {
         let shown = match &word {
@@ -46,12 +51,12 @@ fn script(start: &Start, serves: bool) -> Run {
         text.push_str(&shown);
     }
     text.push('\n');
-    Run { command: json!(["sh", "-c"]), args: json!([text]), serves }
+    text
 }
 
 /// The first pod's process, and that of the others.
 pub(super) fn group(site: &Site<'_>, spread: Spread, ranks: &Ranks) -> (Run, Run) {
-    let start = site.wanted.start(OPTIONS_PATH);
+    let start = site.wanted.start(&site.options_path());
     let rank = || Word::Shell(ranks.rank.to_owned());
     match site.engine() {
         Engine::Vllm => {
@@ -85,14 +90,17 @@ pub(super) fn pod(
     run: &Run,
     spread: Spread,
 ) -> Result<Value, Inexpressible> {
-    let start = site.wanted.start(OPTIONS_PATH);
+    let start = site.wanted.start(&site.options_path());
     let mut limits = Map::new();
     limits.insert(site.gpu_resource()?, json!(spread.gpus.to_string()));
-    if let (true, Some(rdma)) = (spread.pods > 1, &site.choices.rdma_resource) {
+    // a cache that is handed over leaves its pod too
+    let leaves = spread.pods > 1 || site.wanted.role != Role::Both;
+    if let (true, Some(rdma)) = (leaves, &site.choices.rdma_resource) {
         limits.insert(rdma.clone(), json!("1"));
     }
     let mut env: Vec<Value> =
         start.env.iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
+    env.extend(reachable(site));
     env.push(json!({"name": "HF_TOKEN",
         "valueFrom": {"secretKeyRef": {"name": "hf-token", "key": "token", "optional": true}}}));
     let mut mounts = vec![json!({"name": "shm", "mountPath": "/dev/shm"})];
@@ -101,6 +109,11 @@ pub(super) fn pod(
     if start.options.is_some() {
         mounts.push(json!({"name": "options", "mountPath": "/etc/engine"}));
         volumes.push(json!({"name": "options", "configMap": {"name": options_name(site)}}));
+    }
+    if site.engine() == Engine::TensorRtLlm && spread.pods > 1 {
+        let (volume, mount) = mpi::keys();
+        volumes.push(volume);
+        mounts.push(mount);
     }
     let mut parts = Map::new();
     parts.insert("name".to_owned(), json!(container));
@@ -112,7 +125,7 @@ pub(super) fn pod(
         parts.insert("ports".to_owned(), json!([{"name": "http", "containerPort": PORT}]));
     }
     parts.insert("resources".to_owned(), json!({"limits": limits}));
-    if site.choices.rdma_resource.is_some() && spread.pods > 1 {
+    if site.choices.rdma_resource.is_some() && leaves {
         // registered memory of RDMA is locked
         parts.insert("securityContext".to_owned(), json!({"capabilities": {"add": ["IPC_LOCK"]}}));
     }
@@ -121,6 +134,14 @@ pub(super) fn pod(
     }
     parts.insert("volumeMounts".to_owned(), json!(mounts));
     Ok(json!({"containers": [parts], "volumes": volumes}))
+}
+
+/// Where decode workers shake hands with a prefill worker of vLLM: `localhost` unless it is said.
+pub(super) fn reachable(site: &Site<'_>) -> Option<Value> {
+    let asked = site.engine() == Engine::Vllm && site.wanted.role != Role::Both;
+    asked.then(|| {
+        json!({"name": "VLLM_NIXL_SIDE_CHANNEL_HOST", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}})
+    })
 }
 
 /// The pod waits for its start-up before anything else is asked of it.
@@ -149,7 +170,7 @@ fn options_name(site: &Site<'_>) -> String {
 /// The file of options as an object of its own, where the engine takes one.
 pub(super) fn options(site: &Site<'_>, value: Option<Value>) -> Option<Value> {
     let mut data = Map::new();
-    data.insert(crate::launch::tensorrt_llm::OPTIONS_FILE.to_owned(), json!(yaml::document(&value?)));
+    data.insert(site.wanted.options_file().to_owned(), json!(yaml::document(&value?)));
     Some(
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": options_name(site)}, "data": data}),
     )

@@ -1,6 +1,6 @@
 //! Ray Serve LLM: settings of the engine by keyword, GPUs by placement group.
 
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 
 use super::site::Site;
 use super::{Inexpressible, LaunchFile, Written};
@@ -21,6 +21,21 @@ const PRODUCTS: &[(&str, &str)] = &[
 ];
 
 pub(super) fn serve(site: &Site<'_>) -> Result<Written, Inexpressible> {
+    let (config, mut notes) = config(site)?;
+    let path = if site.wanted.layout.layout.attention_dp > 1 {
+        notes
+            .push("With data-parallel attention the builder takes replicas × data × tensor GPUs.".to_owned());
+        "ray.serve.llm:build_dp_openai_app"
+    } else {
+        "ray.serve.llm:build_openai_app"
+    };
+    let file = json!({"applications": [{"name": site.name, "route_prefix": "/", "import_path": path,
+        "args": {"llm_configs": [config]}}]});
+    Ok(Written { files: vec![LaunchFile::yaml("serve.yaml", yaml::file(&site.comment(), &[file]))], notes })
+}
+
+/// The configuration of one engine, and what to know about it.
+pub(super) fn config(site: &Site<'_>) -> Result<(Value, Vec<String>), Inexpressible> {
     site.only_vllm("rayserve_vllm_only")?;
     site.any_gpus()?;
     let layout = &site.wanted.layout.layout;
@@ -37,9 +52,14 @@ pub(super) fn serve(site: &Site<'_>) -> Result<Written, Inexpressible> {
     if let Some(product) = product {
         config.insert("accelerator_type".to_owned(), json!(product));
     }
-    config.insert("engine_kwargs".to_owned(), start.keywords());
+    let mut keywords = start.keywords();
+    let transfer = keywords.get("kv_transfer_config").and_then(Value::as_str).map(serde_json::from_str);
+    if let Some(Ok::<Value, _>(transfer)) = transfer {
+        keywords["kv_transfer_config"] = transfer;
+    }
+    config.insert("engine_kwargs".to_owned(), keywords);
     if !start.env.is_empty() {
-        let variables: Map<String, serde_json::Value> =
+        let variables: Map<String, Value> =
             start.env.iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
         config.insert("runtime_env".to_owned(), json!({"env_vars": variables}));
     }
@@ -52,14 +72,5 @@ pub(super) fn serve(site: &Site<'_>) -> Result<Written, Inexpressible> {
     if product.is_none() {
         notes.push(format!("Ray has no name for {}: accelerator_type is left out.", site.gpu));
     }
-    let path = if layout.attention_dp > 1 {
-        notes
-            .push("With data-parallel attention the builder takes replicas × data × tensor GPUs.".to_owned());
-        "ray.serve.llm:build_dp_openai_app"
-    } else {
-        "ray.serve.llm:build_openai_app"
-    };
-    let file = json!({"applications": [{"name": site.name, "route_prefix": "/", "import_path": path,
-        "args": {"llm_configs": [config]}}]});
-    Ok(Written { files: vec![LaunchFile::yaml("serve.yaml", yaml::file(&site.comment(), &[file]))], notes })
+    Ok((Value::Object(config), notes))
 }

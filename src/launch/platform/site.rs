@@ -3,14 +3,14 @@
 use super::{Choices, Inexpressible, Platform};
 use crate::launch::spread::Spread;
 use crate::launch::start::Start;
-use crate::launch::{Engine, Wanted, commands, pool, vllm};
+use crate::launch::{Engine, Role, Wanted, commands, pool, vllm};
 use crate::planner::engine;
 use crate::planner::input::PlanInput;
 use crate::planner::plan::{Plan, RankedLayout};
 use crate::planner::units::grouped;
 
 /// Where files of settings are mounted in a container.
-pub(super) const OPTIONS_PATH: &str = "/etc/engine/trtllm-options.yaml";
+pub(super) const OPTIONS_FOLDER: &str = "/etc/engine";
 /// The port that every engine is told to serve on.
 pub(super) const PORT: u64 = 8000;
 /// Longest name of an object, so that what controllers append still makes a label of 63.
@@ -119,12 +119,20 @@ impl<'a> Site<'a> {
 
     /// Equal shares that engines without Ray or MPI can run.
     pub(super) fn shares_of_processes(&self) -> Result<Spread, Inexpressible> {
+        let spread = self.shares_of_a_group()?;
+        if self.engine() == Engine::TensorRtLlm && spread.pods > 1 {
+            return Err(Inexpressible::because(
+                "trtllm_needs_mpi",
+                "TensorRT-LLM starts ranks on several nodes by MPI (trtllm-llmapi-launch): use leader-worker-set, dynamo, or                  command under Slurm",
+            ));
+        }
+        Ok(spread)
+    }
+
+    /// Equal shares where a leader may start the ranks of its group by MPI.
+    pub(super) fn shares_of_a_group(&self) -> Result<Spread, Inexpressible> {
         let spread = self.shares()?;
         match self.engine() {
-            Engine::TensorRtLlm if spread.pods > 1 => Err(Inexpressible::because(
-                "trtllm_needs_mpi",
-                "TensorRT-LLM starts ranks on several nodes by MPI (trtllm-llmapi-launch): use dynamo, or command under Slurm",
-            )),
             Engine::Vllm
                 if spread.pods > 1
                     && self.wanted.layout.layout.attention_dp > 1
@@ -156,9 +164,20 @@ impl<'a> Site<'a> {
         ))
     }
 
+    /// Where the file of options lies in a container.
+    pub(super) fn options_path(&self) -> String {
+        format!("{OPTIONS_FOLDER}/{}", self.wanted.options_file())
+    }
+
+    /// The same as one half of a pair, under a name of its own.
+    pub(super) fn half(self, role: Role, connector: &'a str, own_from: Option<u64>) -> Self {
+        let name = format!("{}-{}", self.name, role.word());
+        Self { name, wanted: self.wanted.half(role, connector, own_from), ..self }
+    }
+
     /// What starts a replica in one process.
     pub(super) fn start(&self) -> Start {
-        let start = self.wanted.start(OPTIONS_PATH);
+        let start = self.wanted.start(&self.options_path());
         match self.engine() {
             Engine::Vllm => vllm::together(start, &self.wanted),
             _ => start,

@@ -3,15 +3,76 @@
 use super::{Check, DeploymentAnswer, Status, size};
 use crate::ingest::check::Described;
 use crate::ingest::command::Meaning;
+use crate::planner::kv::handover::{self, ModelClass, Side, Verdict};
+use crate::planner::model::ModelSpec;
 use crate::planner::plan::{Plan, RankedLayout, RefusedLayout};
 use crate::planner::units::{Bytes, grouped};
+use crate::service::kv::class_of;
+use crate::service::launches::side;
 use crate::service::question::Asked;
 
 /// The checks of one deployment, and what will run.
 pub(super) struct Judged {
     pub checks: Vec<Check>,
     pub deployment: DeploymentAnswer,
+    /// One half of a split deployment, where it is one and starts.
+    pub half: Option<Half>,
 }
+
+/// A half as the rules of a hand-over see it.
+pub(super) struct Half {
+    pub role: String,
+    pub name: String,
+    pub line: u32,
+    pub side: Side,
+    pub class: ModelClass,
+}
+
+impl Half {
+    fn of(described: &Described, layout: Option<&RankedLayout>, model: &ModelSpec) -> Option<Self> {
+        let deployment = &described.deployment;
+        if !matches!(deployment.role.as_str(), "prefill" | "decode") {
+            return None;
+        }
+        Some(Self {
+            role: deployment.role.clone(),
+            name: deployment.name.clone(),
+            line: deployment.command.line,
+            side: side(layout?, deployment.command.connector.as_deref().unwrap_or_default()),
+            class: class_of(model),
+        })
+    }
+}
+
+/// Whether each decode worker of a file can read what each prefill worker of it writes.
+pub(super) fn handovers(halves: &[Half]) -> Vec<Check> {
+    let of = |role: &'static str| halves.iter().filter(move |half| half.role == role).take(MOST_HALVES);
+    let mut checks = Vec::new();
+    for decode in of("decode") {
+        for prefill in of("prefill") {
+            let pair = handover::judge(&prefill.side, &decode.side, decode.class);
+            let why = pair.reasons.iter().max_by_key(|reason| reason.verdict);
+            let (status, words) = match pair.verdict {
+                Verdict::Ok => (Status::Pass, "can read the cache of"),
+                Verdict::OkSlow => (Status::Warn, "can read, with a conversion on the way, the cache of"),
+                Verdict::Refused => (Status::Fail, "cannot read the cache of"),
+            };
+            let why = why.map_or_else(String::new, |reason| format!(": {}", reason.message));
+            checks.push(Check {
+                code: "handover".to_owned(),
+                status,
+                deployment: decode.name.clone(),
+                line: Some(decode.line),
+                message: format!("{} {words} {}{why}", decode.name, prefill.name),
+                denied: false,
+            });
+        }
+    }
+    checks
+}
+
+/// Halves of a role that are paired.
+const MOST_HALVES: usize = 8;
 
 pub(super) fn judge(described: &Described, mut asked: Asked) -> Judged {
     let replicas = put_sizes(described, &mut asked);
@@ -57,7 +118,9 @@ pub(super) fn judge(described: &Described, mut asked: Asked) -> Judged {
         ),
     }
     let settings = asked.input.engines.first();
+    let half = Half::of(described, layout, &asked.input.model);
     Judged {
+        half,
         deployment: DeploymentAnswer {
             name: described.deployment.name.clone(),
             platform: described.platform.to_owned(),
