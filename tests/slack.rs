@@ -276,7 +276,7 @@ async fn a_workspace_has_its_usual_gpus() {
     assert!(first("default saved:prod").await.contains("cannot answer"));
     bot.api.call("PUT", "/v1/clusters/prod", Some(&json!({"cluster": "8 H200"}))).await;
     assert!(first("default saved:prod").await.contains("8 h200-sxm-141gb"));
-    assert!(first("qwen3 32b at 32k").await.contains("8 h200-sxm-141gb. _Assumed: saved:prod"));
+    assert!(first("qwen3 32b at 32k").await.contains("on 8 H200. _Assumed: saved:prod"));
     assert!(first("default none").await.contains("Forgotten"));
     assert!(first("default").await.contains("No GPUs are set"));
 }

@@ -81,7 +81,7 @@ fn copying_alternative(input: &PlanInput, found: &Found<'_>, best: &Candidate) -
 }
 
 fn nothing_fits(input: &PlanInput, found: &Found<'_>) -> String {
-    let mut text = format!("Nothing fits: {} on {}.", input.model.name, input.cluster);
+    let mut text = format!("Nothing fits: {} on {}.", input.model.name, input.cluster.in_words());
     // The near miss is the layout that lacks the fewest bytes.
     let nearest = found
         .refused

@@ -81,6 +81,8 @@ pub struct ClusterSummary {
     pub node_pools: Vec<PoolSummary>,
     /// The cluster in one normal form of text; parses to the same cluster.
     pub text: String,
+    /// As one would say it: "2 nodes of 8 H100".
+    pub words: String,
 }
 
 /// One pool of equal nodes.

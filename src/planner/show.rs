@@ -218,6 +218,7 @@ pub fn cluster(cluster: &Cluster) -> ClusterSummary {
         gpus: cluster.gpus(),
         node_pools: cluster.pools.iter().map(pool).collect(),
         text: cluster.to_string(),
+        words: cluster.in_words(),
     }
 }
 

@@ -180,7 +180,7 @@ fn headed(verdict: &str, sentence: &str) -> String {
 }
 
 fn plan_lines(plan: &Plan, answer: &QuestionAnswer) -> Vec<String> {
-    let subject = format!("{} on {}.", plan.model.id, plan.cluster.text);
+    let subject = format!("{} on {}.", plan.model.id, plan.cluster.words);
     let first = |verdict| format!("{} {}", headed(verdict, &subject), notes(answer)).trim_end().to_owned();
     let Some(best) = plan.layouts.first() else {
         // the near miss: what lacks the fewest bytes

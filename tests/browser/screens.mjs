@@ -14,7 +14,7 @@ const SHOWS = {
     assert.ok((await page.locator(".screen-ask tbody tr").count()) > 3);
   },
   async floor(page) {
-    assert.match(await page.locator(".screen-floor .sentence").innerText(), /each byte of cache 2×/, "past the KV heads it is copied");
+    assert.match(await page.locator(".screen-floor .sentence").innerText(), /each byte of cache held 2×/, "past the KV heads it is copied");
     assert.equal(await page.locator(".screen-floor .plot .scatterlayer").count(), 2);
   },
   async memory(page) {
@@ -63,6 +63,34 @@ export function screens(world) {
       });
     }
   }
+
+  clean("where nothing fits, every screen says so and none draws an empty chart", world, {}, async (page) => {
+    for (const screen of ["ask", "floor", "memory", "step", "tradeoff", "whatif"]) {
+      await show(page, world.origin, screen, "model=meta-llama%2FLlama-3.1-405B-Instruct&cluster=2+H100");
+      assert.match(await page.locator(`.screen-${screen}`).innerText(), /Nothing fits/, screen);
+      assert.equal(await page.locator(`.screen-${screen} .plot:visible`).count(), 0, screen);
+      assert.deepEqual(await faults(page), [], screen);
+    }
+  });
+
+  clean("on GPUs of two kinds a layout says which it is on, and its figures are of those", world, {}, async (page) => {
+    const mixed = "model=meta-llama%2FLlama-3.1-70B-Instruct&cluster=8+H100+and+8+A100+80GB";
+    await show(page, world.origin, "ask", mixed);
+    const rows = await page.locator(".screen-ask > .table tbody th").allInnerTexts();
+    assert.ok(rows.every((row) => /H100|A100/.test(row)) && rows.some((row) => /A100/.test(row)), rows.join());
+    await page.locator(".screen-ask tbody tr", { hasText: "A100" }).first().locator("a").click();
+    await settled(page, "memory");
+    assert.match(await page.locator(".screen-memory .picker option:checked").innerText(), /A100/);
+    assert.match(await page.locator(".screen-memory .sentence").innerText(), /of 80 GiB/, "an A100 has all of its 80 GiB, an H100 79.2");
+  });
+
+  clean("a point tells its figures where the pointer rests", world, {}, async (page) => {
+    for (const screen of ["tradeoff", "observed"]) {
+      await show(page, world.origin, screen);
+      await page.locator(`.screen-${screen} .plot path.point`).last().hover({ force: true });
+      await page.locator(`.screen-${screen} .hoverlayer text`).first().waitFor();
+    }
+  });
 
   clean("a table is sorted, and its link keeps the order", world, {}, async (page) => {
     await show(page, world.origin, "ask");

@@ -71,6 +71,11 @@ export function shell(world) {
     await page.goto(`${world.origin}/?model=no-such-model-71b&cluster=8+H100`);
     await page.waitForFunction(() => document.querySelector(".faults")?.innerText.trim().length > 10);
     assert.equal(await page.locator("[aria-invalid='true']").count(), 1);
+    // a near miss is a link away
+    await page.goto(`${world.origin}/?model=llama-3.1-71b&cluster=8+H100`);
+    await page.locator(".faults a", { hasText: "meta-llama/Llama-3.1-70B" }).first().click();
+    await settled(page, "ask");
+    assert.match(page.url(), /Llama-3.1-70B/);
   });
 
   clean("a saved cluster is asked about by its bare name", world, {}, async (page) => {
@@ -104,6 +109,16 @@ export function shell(world) {
     await page.getByLabel("Users at once").press("Tab");
     await page.waitForFunction(() => /cannot be reached/.test(document.querySelector(".faults").innerText));
     await close();
+  });
+
+  clean("a print is as wide as its paper", world, { viewport: { width: 718, height: 1000 } }, async (page) => {
+    for (const screen of ["ask", "step", "memory", "whatif"]) {
+      await show(page, world.origin, screen);
+      await page.emulateMedia({ media: "print" });
+      const over = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+      assert.ok(over <= 1, `${screen}: ${over} px too wide`);
+      await page.emulateMedia({ media: "screen" });
+    }
   });
 
   clean("the keyboard reaches the answer and the tabs", world, {}, async (page) => {

@@ -29,7 +29,7 @@
 
 import { call, curl, Problem } from "./api.js";
 import { prepare } from "./chart.js";
-import { announce, fill, h } from "./dom.js";
+import { announce, coded, fill, h } from "./dom.js";
 import { copyButton } from "./parts.js";
 import { question } from "./question.js";
 import { SCREENS } from "./screens/all.js";
@@ -51,6 +51,7 @@ const mounted = new Map();
 const parts = {
   nav: h("nav", { class: "tabs", "aria-label": "Screens" }),
   aside: h("aside", { class: "side", "aria-label": "The question" }),
+  apart: h("p", { class: "apart quiet", text: "This screen is about what engines printed; the question of the other screens says nothing to it, and is kept." }),
   title: h("h1", { tabindex: "-1" }),
   calls: h("p", { class: "calls" }),
   actions: h("div", { class: "actions" }),
@@ -159,15 +160,17 @@ function mount(screen) {
 function showFaults(error) {
   const rest = [];
   const byKey = {};
+  const others = [];
   if (error instanceof Problem) {
     for (const fault of error.errors) {
       const pointer = (fault.pointer ?? "").replace(/^#\/items\/\d+/, "#");
       const key = PLACES.find(([start]) => pointer === start || pointer.startsWith(`${start}/`))?.[1];
       // the context stands in two places of a request: one fault, said once
       if (key) byKey[key] = byKey[key]?.includes(fault.detail) ? byKey[key] : [byKey[key], fault.detail].filter(Boolean).join("; ");
-      else rest.push([fault.pointer ? h("code", { text: fault.pointer }) : null, fault.pointer ? " " : "", fault.detail]);
+      else rest.push([fault.pointer ? h("code", { text: fault.pointer }) : null, fault.pointer ? " " : "", coded(fault.detail)]);
+      if (key === "model" || key === "engine") others.push(...(fault.allowed ?? []).map((value) => [key, String(value)]));
     }
-    if (!error.errors.length) rest.push(error.message);
+    if (!error.errors.length) rest.push(coded(error.message));
   } else if (error) {
     rest.push(`This screen could not be drawn: ${error.message}`);
     console.error(error);
@@ -176,7 +179,9 @@ function showFaults(error) {
   const asked = Object.keys(byKey).length;
   fill(parts.faults,
     asked > 0 && h("p", {}, h("span", { class: "mark refused", "aria-hidden": "true", text: "✕ " }),
-      Object.entries(byKey).map(([key, detail], i) => [i ? "; " : "", h("strong", { text: form.label(key) }), ` ${detail}`])),
+      Object.entries(byKey).map(([key, detail], i) => [i ? "; " : "", h("strong", { text: `${form.label(key)}: ` }),
+        coded(others.length ? detail.replace(/; did you mean .*\?$/, "") : detail)])),
+    others.length > 0 && h("p", {}, "Try ", others.slice(0, 6).map(([key, value], i) => [i ? ", " : "", h("a", { href: context.link({ [key]: value }), text: value })]), "."),
     rest.map((words) => h("p", {}, h("span", { class: "mark refused", "aria-hidden": "true", text: "✕ " }), words)));
   const shown = mounted.get(state.screen);
   shown?.root.classList.toggle("stale", Boolean(error) && shown.answered);
@@ -226,7 +231,7 @@ function start() {
   for (const screen of SCREENS) {
     parts.nav.append(h("a", { href: "?", "data-screen": screen.id, text: screen.title }));
   }
-  parts.aside.append(form.element);
+  parts.aside.append(form.element, parts.apart);
   actions();
   const frame = document.getElementById("frame");
   fill(frame, parts.aside, h("main", { id: "screen" }, parts.nav,

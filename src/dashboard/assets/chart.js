@@ -57,7 +57,7 @@ function theme(c) {
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", colorway: c.series,
       font: { family: getComputedStyle(document.body).fontFamily, size: 13, color: c.text },
       margin: { l: 8, r: 16, t: 16, b: 8 }, hovermode: "closest", dragmode: false,
-      hoverlabel: { bgcolor: c.raised, bordercolor: c.line, font: { color: c.text, size: 13 }, align: "left" },
+      hoverlabel: { bgcolor: c.raised, bordercolor: c.line, font: { color: c.text, size: 13, family: getComputedStyle(document.body).fontFamily }, align: "left" },
       showlegend: false,
     },
   };

@@ -37,6 +37,11 @@ export function fill(element, ...children) {
   return element;
 }
 
+/** Words of the API, in which code stands between backticks. */
+export function coded(text) {
+  return String(text).split("`").map((part, i) => (i % 2 ? h("code", { text: part }) : part));
+}
+
 /** A number that no other element of the page has, for `id` and `for`. */
 let count = 0;
 export function fresh(prefix) {

@@ -56,7 +56,7 @@ export function ms(n) {
 
 /** A share: 0.0841 → "8.4 %". */
 export function percent(share) {
-  return missing(share) ? NONE : `${figure(share * 100)} %`;
+  return missing(share) ? NONE : `${figure(share * 100).replace("-", "−")} %`;
 }
 
 /** A factor: 2 → "2×". */
@@ -95,6 +95,14 @@ export function layout(sizes) {
 export function product(key) {
   return key ? key.replaceAll("-", " ").toUpperCase() : NONE;
 }
+
+/** "tensorrt-llm" → "TensorRT-LLM". */
+const ENGINES = { vllm: "vLLM", sglang: "SGLang", "tensorrt-llm": "TensorRT-LLM" };
+export const engine = (name) => ENGINES[name] ?? name;
+
+/** What a step waits for most, in a word: "kv" → "cache". */
+const BOUNDS = { weights: "weights", kv: "cache", compute: "arithmetic", communication: "collectives", overhead: "engine" };
+export const bound = (word) => BOUNDS[word] ?? words(word);
 
 /** "kv_heads_not_divisible" → "KV heads not divisible". */
 export function words(code) {

@@ -12,9 +12,19 @@ export function plan(context) {
   return context.call("POST", "/v1/plans", { ...context.request(), limit: LIMIT });
 }
 
-/** A layout as a word for the address: "8.2.1.1.1.1". */
-export function keyOf(layout) {
-  return SIZES.map((size) => layout[size]).join(".");
+/** A layout as a word for the address: "8.2.1.1.1.1"; where GPUs are of several kinds, with the kind it is on. */
+export function keyOf(layout, mixed) {
+  return `${SIZES.map((size) => layout[size]).join(".")}${mixed ? `.${layout.gpu}` : ""}`;
+}
+
+/** How many kinds of GPU a plan's cluster has. */
+export function kinds(answer) {
+  return new Set(answer.cluster.node_pools.map((pool) => pool.gpu)).size;
+}
+
+/** "TP=8 × PP=2", and on which GPUs where there are several kinds. */
+export function nameOf(row, mixed) {
+  return `${format.layout(row.layout)}${mixed ? ` on ${format.product(row.layout.gpu)}` : ""}`;
 }
 
 /** `search` that leaves this layout only. */
@@ -34,9 +44,10 @@ export function layoutPicker(context) {
     element,
     choose(answer) {
       const rows = answer.layouts;
-      const chosen = rows.find((row) => keyOf(row.layout) === context.state.layout) ?? rows[0] ?? null;
-      fill(select, rows.map((row, i) => h("option", { value: i === 0 ? "" : keyOf(row.layout), selected: row === chosen,
-        text: `${i + 1}. ${format.layout(row.layout)}${row.kv.replication_factor > 1 ? `  ▲ ${format.times(row.kv.replication_factor)}` : ""}` })));
+      const mixed = kinds(answer) > 1;
+      const chosen = rows.find((row) => keyOf(row.layout, mixed) === context.state.layout) ?? rows[0] ?? null;
+      fill(select, rows.map((row, i) => h("option", { value: i === 0 ? "" : keyOf(row.layout, mixed), selected: row === chosen,
+        text: `${i + 1}. ${nameOf(row, mixed)}${row.kv.replication_factor > 1 ? `  ▲ ${format.times(row.kv.replication_factor)}` : ""}` })));
       element.hidden = rows.length === 0;
       return chosen;
     },
@@ -44,6 +55,6 @@ export function layoutPicker(context) {
 }
 
 /** What is said when there is nothing to look into. */
-export function nothingFits(answer) {
-  return [h("p", { class: "sentence", text: answer.answer }), h("p", { class: "quiet", text: "The first screen has every refused layout with its reason." })];
+export function nothingFits(words, context) {
+  return [words, h("span", { class: "aside" }, h("a", { href: context.link({ screen: "ask" }), text: "Every refused layout with its reason" }))];
 }

@@ -163,6 +163,7 @@ const MARKS = {
   fits: ["✓", "fits"],
   idle: ["○", "idle GPUs"],
   rough: ["≈", "a rough estimate"],
+  caution: ["!", "to be minded"],
 };
 export function mark(kind) {
   const [symbol, words] = MARKS[kind];

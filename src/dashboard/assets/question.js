@@ -1,7 +1,7 @@
 /** The question at the side: every control of it, with suggestions, what was understood, and the faults of each. */
 
 import { call } from "./api.js";
-import { fill, fresh, h } from "./dom.js";
+import { coded, fill, fresh, h } from "./dom.js";
 import * as format from "./format.js";
 
 /** After a key, before the answer follows. */
@@ -10,7 +10,7 @@ const SUGGESTIONS = 12;
 
 const KV = [["auto", "auto"], ["fp8", "fp8"], ["bf16", "bf16"]];
 const ENGINES = [["vllm", "vLLM"], ["sglang", "SGLang"], ["tensorrt-llm", "TensorRT-LLM"]];
-const WEIGHTS = [["", "as published"], ["bf16", "bf16"], ["fp8", "fp8"], ["int8", "int8"], ["int4", "int4"], ["nvfp4", "nvfp4"], ["mxfp4", "mxfp4"]];
+const WEIGHTS = [["", "published"], ["bf16", "bf16"], ["fp8", "fp8"], ["int8", "int8"], ["int4", "int4"], ["nvfp4", "nvfp4"], ["mxfp4", "mxfp4"]];
 const OBJECTIVES = [["balanced", "balanced"], ["throughput", "throughput"], ["latency", "latency"], ["capacity", "capacity"], ["cost", "cost"]];
 
 /**
@@ -84,7 +84,7 @@ function framed(label, control, { unit, after = [] } = {}) {
     element,
     label,
     fault(text) {
-      fault.textContent = text;
+      fill(fault, coded(text));
       fault.hidden = text === "";
       if (text) control.setAttribute("aria-invalid", "true");
       else control.removeAttribute("aria-invalid");
@@ -218,7 +218,7 @@ function clusterText({ change }) {
       const told = await call("POST", "/v1/clusters:parse", body);
       if (asked === text) fill(understood, told.cluster.node_pools.map(pool), notes(told));
     } catch (problem) {
-      if (asked === text) fill(understood, h("p", { class: "quiet" }, problem.errors?.[0]?.detail ?? problem.message));
+      if (asked === text) fill(understood, h("p", { class: "quiet" }, coded(problem.errors?.[0]?.detail ?? problem.message)));
     }
   }
   const typed = settled(parse);

@@ -1,7 +1,7 @@
 //! More GPUs: another replica of the same kind, or of each other kind of the cluster.
 
 use super::{LEAST_SEATS, Subject, replan, seats};
-use crate::planner::answer::{copied, factor, layout_name, short};
+use crate::planner::answer::{copied, factor, layout_name, short, short_context};
 use crate::planner::candidate::whole;
 use crate::planner::hardware::NodePool;
 use crate::planner::layout::Shape;
@@ -38,7 +38,7 @@ fn another_replica(subject: &Subject<'_, '_>) -> Option<Advice> {
         "One more replica ({} GPUs more, {gpus} in all) holds {} KV tokens; the longest single sequence stays {} tokens",
         shape.gpus(),
         short(after.standing.kv_tokens_total),
-        short(after.replica.longest.get()),
+        short_context(after.replica.longest.get()),
     );
     if best.dp == 1
         && let Some(wider) = wider_tp(subject, &other)

@@ -1,7 +1,7 @@
 //! The same GPUs with their ranks dealt otherwise: fewer TP ranks and more stages, replicas or attention groups; or more.
 
 use super::{LEAST_GAIN, Subject};
-use crate::planner::answer::{copied, factor, layout_name, milliseconds, short};
+use crate::planner::answer::{copied, factor, layout_name, milliseconds, short, short_context};
 use crate::planner::candidate::Candidate;
 use crate::planner::layout::Shape;
 use crate::planner::plan::Advice;
@@ -72,7 +72,7 @@ fn replicas_instead_of_ranks(subject: &Subject<'_, '_>) -> Option<Advice> {
         "{}; {dp} replicas of TP={tp} on the same GPUs hold a cache each: {}, and the longest single sequence is {} tokens.",
         instead_of(subject),
         tokens_and_time(subject.best, &after),
-        short(after.replica.longest.get()),
+        short_context(after.replica.longest.get()),
     );
     Some(subject.gained(format!("tensor_parallel_size={tp} data_parallel_size={dp}"), &after, 1.0, message))
 }

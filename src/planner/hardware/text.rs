@@ -24,6 +24,16 @@ impl fmt::Display for NodePool {
 }
 
 impl Cluster {
+    /// As one would say it: "2 nodes of 8 H100", "8 H200 and 4 A100".
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        let pools = self.pools.iter().map(|pool| {
+            let node = format!("{} {}", pool.gpus_per_node, pool.gpu.short_name);
+            if pool.nodes == 1 { node } else { format!("{} nodes of {node}", pool.nodes) }
+        });
+        pools.collect::<Vec<_>>().join(" and ")
+    }
+
     /// The cluster with its links, in words that read back to the same pools:
     /// `2 nodes x 8 h100-sxm5-80gb, nvlink4 inside, islands of 8, infiniband-ndr between nodes, 8 ports a node`.
     /// Prices and free memory are no part of it.

@@ -113,9 +113,10 @@ impl Domains {
         let block = tp.saturating_mul(stages);
         let replica = block.saturating_mul(attention_dp);
         let tp_links = self.group(tp, tp);
-        // One expert group takes every TP rank of every attention group of a stage; with stages in
-        // between, its members are spread over the whole replica.
-        let ep_run = if stages == 1 { tp.saturating_mul(attention_dp) } else { replica };
+        // One expert group takes every TP rank of every attention group of a stage: with one attention group the TP ranks
+        // themselves; with several and stages in between, its members are spread over the whole replica.
+        let spread = stages > 1 && attention_dp > 1;
+        let ep_run = if spread { replica } else { tp.saturating_mul(attention_dp) };
         Some(Placed {
             pp: (stages > 1).then(|| self.group(stages, block)),
             attention_dp: (attention_dp > 1).then(|| self.group(attention_dp, replica)),
@@ -368,6 +369,15 @@ pub(in crate::planner) mod tests {
         assert_eq!((ep.link.key.as_str(), ep.ranks, ep.ranks_per_node), ("ib", 32, 8));
         assert_eq!(p.attention_dp.expect("8 groups").ranks_per_node, 2);
         assert_eq!(p.dcp.expect("2 ranks").link.key, "nvlink");
+    }
+
+    #[test]
+    fn experts_of_a_stage_lie_where_its_tp_ranks_do() {
+        let two = pool(2, 8, 8);
+        let p = place(&two, &Shape { ep: 8, ..Shape::new(8, 2) }).expect("fits");
+        let (tp, ep, pp) = (p.tp, p.ep.expect("experts are dealt out"), p.pp.expect("two stages"));
+        assert_eq!((tp.link.key.as_str(), ep.link.key.as_str(), pp.link.key.as_str()), ("nvlink", "nvlink", "ib"));
+        assert_eq!(ep.ranks_per_node, 8);
     }
 
     #[test]

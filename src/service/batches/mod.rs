@@ -75,6 +75,8 @@ pub struct ClusterTotals {
     pub gpus: Option<u64>,
     /// The cluster in its normal form of text.
     pub text: Option<String>,
+    /// As one would say it: "2 nodes of 8 H100".
+    pub words: Option<String>,
     pub answered: u64,
     /// Of those, how many fit, each alone.
     pub feasible: u64,
@@ -113,6 +115,8 @@ pub struct BatchPlan {
     pub cluster_gpus: u64,
     /// The cluster in its normal form of text.
     pub cluster_text: String,
+    /// As one would say it: "2 nodes of 8 H100".
+    pub cluster_words: String,
     /// Whole sequences of the best layout over all GPUs of the cluster, idle ones too.
     pub sequences_per_gpu: Option<f64>,
     /// Where memory is what is missing: the widest weights in which the model would fit.
@@ -201,6 +205,7 @@ fn by_cluster(items: &[BatchItem]) -> Vec<ClusterTotals> {
                 cluster: item.cluster.clone(),
                 gpus: None,
                 text: None,
+                words: None,
                 answered: 0,
                 feasible: 0,
                 feasible_narrower: 0,
@@ -209,6 +214,7 @@ fn by_cluster(items: &[BatchItem]) -> Vec<ClusterTotals> {
         let (Some(total), Some(plan)) = (totals.get_mut(place), &item.plan) else { continue };
         total.gpus = Some(plan.cluster_gpus);
         total.text.get_or_insert_with(|| plan.cluster_text.clone());
+        total.words.get_or_insert_with(|| plan.cluster_words.clone());
         total.answered += 1;
         total.feasible += u64::from(plan.feasible);
         total.feasible_narrower += u64::from(plan.fits_only_as.is_some());
@@ -263,6 +269,7 @@ fn plan(asked: &Asked) -> BatchPlan {
     BatchPlan {
         cluster_gpus: plan.cluster.gpus,
         cluster_text: plan.cluster.text,
+        cluster_words: plan.cluster.words,
         sequences_per_gpu: best.map(|l| l.capacity.sequences_total as f64 / plan.cluster.gpus.max(1) as f64),
         fits_only_as: None,
         feasible: plan.feasible,

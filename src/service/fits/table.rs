@@ -15,7 +15,7 @@ pub(super) fn answer(cluster: &Cluster, context: u64, rows: &[FitRow]) -> String
         fitting.len(),
         rows.len(),
         short_context(context),
-        cluster,
+        cluster.in_words(),
     );
     if let Some(largest) = fitting.iter().max_by_key(|row| row.parameters) {
         text.push_str(&format!(

@@ -86,7 +86,7 @@ function tableOf(batch, models, clusters, context) {
   const largest = Math.max(0, ...batch.items.map((i) => i.plan?.sequences_per_gpu ?? 0));
   const head = h("tr", {}, h("th", { scope: "col", class: "text", text: "Model" }), clusters.map((name, c) => {
     const total = batch.by_cluster[c];
-    return h("th", { scope: "col" }, h("span", { class: "cluster", text: name }), h("span", { class: "quiet", text: total?.text?.replace(" x ", " × ") ?? "cannot be read" }));
+    return h("th", { scope: "col" }, h("span", { class: "cluster", text: name }), h("span", { class: "quiet", title: total?.text, text: total?.words ?? "cannot be read" }));
   }));
   const rows = models.map((model, m) => h("tr", {},
     h("th", { scope: "row", class: "text" }, h("span", { class: "quiet", text: model.includes("/") ? `${model.split("/")[0]}/` : "" }), h("span", { class: "name", text: model.split("/").pop() })),

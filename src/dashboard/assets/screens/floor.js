@@ -1,9 +1,10 @@
 /** Screen 2, The floor: KV tokens against TP, and where more of it only copies; with what else the same GPUs could do. */
 
 import { chart } from "../chart.js";
-import { fill, h } from "../dom.js";
+import { coded, fill, h } from "../dom.js";
 import * as format from "../format.js";
-import { slider, toggle } from "../parts.js";
+import { nothingFits } from "../layouts.js";
+import { mark, slider, table, toggle } from "../parts.js";
 
 export const id = "floor";
 export const title = "The floor";
@@ -30,8 +31,12 @@ export function render(root, context) {
   const holds = chart({ title: "KV tokens against GPUs", height: 360 });
   const times = chart({ title: "Time of each output token, by the plain model", height: 220 });
   const controls = knobs(context);
+  const reasons = table([
+    { name: "TP", text: true, value: (p) => p.at, show: (p) => h("span", {}, mark("refused"), ` TP=${p.at}`) },
+    { name: "Why not", wide: true, value: (p) => p.why_not?.message ?? "", show: (p) => coded(p.why_not?.message ?? "") },
+  ], { caption: "Why no width fits" });
   root.append(sentence,
-    h("div", { class: "with-side" }, h("div", { class: "charts" }, controls.overlays, holds.element), controls.element, times.element));
+    h("div", { class: "with-side" }, h("div", { class: "charts" }, controls.overlays, holds.element, reasons.element), controls.element, times.element));
 
   return async function refresh() {
     controls.update(context.state);
@@ -41,6 +46,13 @@ export function render(root, context) {
     const asked = OVERLAYS.filter((o) => shown.includes(o.key) && lastWhole(real) !== null);
     const answers = await Promise.all(asked.map((o) => context.call("POST", "/v1/sweeps", { ...base, ...o.sweep(real) })));
     const overlays = asked.map((o, i) => ({ ...o, points: answers[i].curves[0].points }));
+    const fits = real.some(has);
+    for (const part of [controls.overlays, holds.element, times.element]) part.hidden = !fits;
+    reasons.element.hidden = fits;
+    if (!fits) {
+      reasons.rows(real.filter((p) => p.why_not));
+      return void fill(sentence, nothingFits("Nothing fits, at whatever TP.", context));
+    }
     fill(sentence, reading(real, overlays));
     // one chart a frame: what a slider changes is seen before the second is drawn
     await holds.draw(tokensAgainstGpus(real, overlays));
@@ -107,9 +119,8 @@ function lastWhole(points) {
 /** "TP=16 holds 1.6M tokens, each byte 2 times; on the same 16 GPUs …". */
 function reading(real, overlays) {
   const last = real.findLast(has);
-  if (!last) return "Nothing fits: hover or open the table to see why at each width.";
   const own = `${format.layout(last.layout)} holds ${format.short(last.kv_tokens_total)} tokens`;
-  const floor = copies(last) ? [own, ", ", h("strong", { class: "copies-figure" }, `each byte of cache ${format.times(last.replication_factor)}`)] : own;
+  const floor = copies(last) ? [own, ", ", h("strong", { class: "copies-figure" }, `each byte of cache held ${format.times(last.replication_factor)}`)] : own;
   const others = overlays.map((o) => bestOfEach(o.points).find((p) => gpus(p) === gpus(last)))
     .filter((p) => p && format.layout(p.layout) !== format.layout(last.layout))
     .sort((a, b) => b.kv_tokens_total - a.kv_tokens_total);
@@ -139,7 +150,7 @@ function overlayTraces(overlays, c, value) {
   return overlays.map((o) => {
     const points = bestOfEach(o.points);
     return { x: points.map(gpus), y: points.map(value), name: o.words, mode: "lines+markers", line: { color: c.series[o.colour], width: 1.5, dash: "dash" },
-      marker: { symbol: o.symbol, size: 9, color: c.series[o.colour] }, hovertext: points.map(hover), hoverinfo: "text" };
+      marker: { symbol: o.symbol, size: 9, color: c.series[o.colour] }, showlegend: points.length > 0, hovertext: points.map(hover), hoverinfo: "text" };
   });
 }
 
@@ -162,13 +173,14 @@ function tokensAgainstGpus(real, overlays) {
     const bad = real.filter((p) => !has(p) && p.why_not);
     traces.push({ x: bad.map(gpus), y: bad.map(() => 0), name: "does not fit", mode: "markers", marker: { symbol: "x", size: 9, color: c.refused }, cliponaxis: false,
       hovertext: bad.map((p) => `TP=${p.at}<br>${broken(p.why_not.message)}`), hoverinfo: "text", showlegend: bad.length > 0 });
-    const labels = past.filter(copies).map((p) => ({ x: Math.log10(gpus(p)), y: p.kv_tokens_total, text: `▲ ${format.times(p.replication_factor)}`, showarrow: false, xanchor: "right", xshift: -6, yshift: 16, font: { color: c.copies, size: 14, weight: 700 } }));
+    const labels = past.filter(copies).map((p) => ({ x: Math.log10(gpus(p)), y: p.kv_tokens_total, text: `▲ ${format.times(p.replication_factor)}`, showarrow: false, xanchor: "right", xshift: -8, yshift: 17, font: { color: c.copies, size: 14, weight: 700 } }));
     const shapes = isFloor ? [{ type: "line", x0: floor, x1: floor, yref: "paper", y0: 0, y1: 1, line: { color: c.copies, width: 1, dash: "dash" } }] : [];
     const note = isFloor ? [{ x: Math.log10(floor), yref: "paper", y: 1, xanchor: "right", yanchor: "top", xshift: -8, align: "right", showarrow: false, font: { color: c.copies, size: 13 },
       text: whole.length ? "from here on, more TP<br>only copies the cache" : "every width that fits<br>copies the cache" }] : [];
     return { traces, layout: { xaxis: axes([...real, ...overlays.flatMap((o) => o.points.filter(has))]), yaxis: { title: { text: "KV tokens" }, rangemode: "tozero", tickformat: "~s", automargin: false }, margin: MARGIN, shapes, annotations: [...labels, ...note] } };
   };
-  return { make, alt: alt(real, isFloor ? floor : null), table: figures(real, overlays) };
+  const none = overlays.filter((o) => !o.points.some(has)).map((o) => o.words);
+  return { make, alt: `${alt(real, isFloor ? floor : null)}${none.length ? ` Nothing fits as: ${none.join(", ")}.` : ""}`, table: figures(real, overlays) };
 }
 
 function timeAgainstGpus(real, overlays) {
@@ -190,7 +202,6 @@ const broken = (text) => text.replace(/(.{50,70}) /g, "$1<br>");
 
 function alt(real, floor) {
   const fitting = real.filter(has);
-  if (!fitting.length) return "No width fits.";
   const ends = `From TP=${fitting[0].at} with ${format.short(fitting[0].kv_tokens_total)} tokens to TP=${fitting.at(-1).at} with ${format.short(fitting.at(-1).kv_tokens_total)}.`;
   return floor === null ? `${ends} Nothing is copied at these widths.`
     : `${ends} Past the KV heads the cache is copied; it still grows a little, since weights take less of each GPU.`;

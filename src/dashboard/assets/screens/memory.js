@@ -1,9 +1,9 @@
 /** Screen 3, One GPU's memory: what lies on it in each stage, by item, under three engines; what each figure rests on. */
 
 import { chart } from "../chart.js";
-import { fill, h } from "../dom.js";
+import { coded, fill, h } from "../dom.js";
 import * as format from "../format.js";
-import { layoutPicker, nothingFits, only, plan } from "../layouts.js";
+import { kinds, layoutPicker, nothingFits, only, plan } from "../layouts.js";
 import { mark, table } from "../parts.js";
 
 export const id = "memory";
@@ -12,7 +12,6 @@ export const calls = ["POST /v1/plans"];
 export const keys = { layout: "", "memory.item": "" };
 
 const ENGINES = ["vllm", "sglang", "tensorrt-llm"];
-const NAMES = { vllm: "vLLM", sglang: "SGLang", "tensorrt-llm": "TensorRT-LLM" };
 
 /** What lies on a GPU, from the left: words, colour, the field of a stage, and the item that has its range. */
 const ITEMS = [
@@ -29,7 +28,7 @@ const KV = (item) => item.key === "kv" || item.key === "copies";
 export function render(root, context) {
   const picker = layoutPicker(context);
   const sentence = h("p", { class: "sentence" });
-  const missing = h("p", { class: "quiet" });
+  const missing = h("p", { class: "quiet missing" });
   const bars = chart({ title: "One GPU of each stage, GiB", height: 300 });
   const detail = h("section", { class: "detail", "aria-live": "polite" });
   const items = table(columns(context), { caption: "Every item", row: (row) => ({ class: row.id === context.state["memory.item"] ? "chosen" : null }) });
@@ -40,16 +39,17 @@ export function render(root, context) {
     const answer = await plan(context);
     const chosen = picker.choose(answer);
     for (const part of [missing, bars.element, detail, list]) part.hidden = !chosen;
-    if (!chosen) return void fill(sentence, nothingFits(answer));
+    if (!chosen) return void fill(sentence, nothingFits(answer.answer, context));
     const request = context.request();
     const engines = [request.engine.name, ...ENGINES.filter((name) => name !== request.engine.name)];
     const compared = await context.call("POST", "/v1/plans", {
-      ...request, engine: engines.map((name) => ({ ...request.engine, name })), search: only(chosen.layout), limit: engines.length,
+      ...request, engine: engines.map((name) => ({ ...request.engine, name })), search: only(chosen.layout), limit: engines.length * kinds(answer),
     });
-    const layouts = engines.map((name) => compared.layouts.find((row) => row.engine.name === name)).filter(Boolean);
+    const layouts = engines.map((name) => compared.layouts.find((row) => row.engine.name === name && row.layout.gpu === chosen.layout.gpu)).filter(Boolean);
     const rows = layouts.flatMap(stages);
     fill(sentence, reading(layouts[0] ?? chosen));
-    fill(missing, compared.refused.map((r) => h("span", {}, mark("refused"), ` ${NAMES[r.engine.name] ?? r.engine.name}: ${r.message} `)));
+    const absent = compared.refused.filter((r) => !layouts.some((row) => row.engine.name === r.engine.name));
+    fill(missing, absent.map((r) => h("span", {}, mark("refused"), ` ${format.engine(r.engine.name)}: `, coded(r.message), " ")));
     items.rows(rows.flatMap(itemsOf));
     fill(detail, explained(rows, context.state["memory.item"]));
     bars.height(64 + rows.length * 56);
@@ -76,7 +76,7 @@ function stages(row) {
     else out.push({ row, stage, to: stage, holds });
   }
   for (const bar of out) {
-    const engine = `${NAMES[row.engine.name] ?? row.engine.name} ${row.engine.version}`;
+    const engine = `${format.engine(row.engine.name)} ${row.engine.version}`;
     const stretch = bar.to === bar.stage ? `stage ${bar.stage.stage}` : `stages ${bar.stage.stage}–${bar.to.stage}`;
     bar.engine = engine;
     bar.place = row.memory.stages.length > 1 ? stretch : `layers ${bar.stage.first_layer}–${bar.to.last_layer}`;

@@ -44,7 +44,7 @@ export function render(root, context) {
     h("div", { class: "field" }, h("label", { for: log.id, text: "The engine’s log, from its start" }), log),
     h("div", { class: "field" }, h("label", { for: cluster.id }, "What it ran on ", h("span", { class: "unit", text: "as you would say it" })), cluster),
     h("p", { class: "buttons" }, button,
-      h("button", { type: "button", class: "plain", on: { click: () => { log.value = EXAMPLE; cluster.value = EXAMPLE_CLUSTER; } }, text: "Fill in an example" }),
+      h("button", { type: "button", on: { click: () => { log.value = EXAMPLE; cluster.value = EXAMPLE_CLUSTER; } }, text: "Fill in an example" }),
       h("label", { class: "toggle" }, keep, h("span", { text: "Keep the figures (never the log)" }))),
     fault);
   const answer = h("div", { class: "comparison", "aria-live": "polite" });
@@ -101,7 +101,7 @@ async function everything(context) {
 
 /** One start: figure by figure, and why they differ. */
 function comparison(told) {
-  const what = [told.engine && `${told.engine} ${told.version}`, told.model, told.outcome === "started" ? "started" : told.outcome === "refused" ? "refused to start" : null].filter(Boolean).join(" · ");
+  const what = [told.engine && `${format.engine(told.engine)} ${told.version}`, told.model, told.outcome === "started" ? "started" : told.outcome === "refused" ? "refused to start" : null].filter(Boolean).join(" · ");
   const lines = table([
     { name: "Figure", text: true, value: (item) => named(item.name) },
     { name: "Predicted", value: (item) => item.predicted, show: (item) => inUnit(item.predicted, item.unit) },
@@ -125,7 +125,7 @@ function accuracyTable(accuracy) {
   const of = (name) => (group) => group.figures.find((f) => f.name === name);
   const kv = of("kv_tokens");
   const groups = table([
-    { name: "Engine", text: true, value: (g) => g.engine },
+    { name: "Engine", text: true, value: (g) => format.engine(g.engine) },
     { name: "Version", text: true, value: (g) => g.version },
     { name: "GPU", text: true, value: (g) => g.gpu ?? "", show: (g) => format.product(g.gpu) },
     { name: "Starts", value: (g) => g.count, show: (g) => format.integer(g.count) },
@@ -166,9 +166,9 @@ function scatter(rows, c) {
       ...engines(rows).map((engine, i) => {
         const mine = rows.filter((row) => row.engine === engine);
         return {
-          type: "scatter", mode: "markers", name: engine, x: mine.map((row) => row.kv_tokens_predicted), y: mine.map((row) => row.kv_tokens_observed), customdata: mine.map((row) => row.id),
+          type: "scatter", mode: "markers", name: format.engine(engine), x: mine.map((row) => row.kv_tokens_predicted), y: mine.map((row) => row.kv_tokens_observed), customdata: mine.map((row) => row.id),
           marker: { color: c.series[i % c.series.length], symbol: SYMBOLS[i % SYMBOLS.length], size: 10, line: { width: 1, color: c.ground } },
-          text: mine.map((row) => `<b>${row.model ?? "model unknown"}</b><br>${row.layout} on ${format.product(row.gpu)}, ${row.engine} ${row.version}<br>predicted ${format.integer(row.kv_tokens_predicted)}, observed ${format.integer(row.kv_tokens_observed)}`),
+          text: mine.map((row) => `${row.model ?? "model unknown"}<br>${row.layout} on ${format.product(row.gpu)}, ${format.engine(row.engine)} ${row.version}<br>predicted ${format.integer(row.kv_tokens_predicted)}, observed ${format.integer(row.kv_tokens_observed)}`),
           hovertemplate: "%{text}<extra></extra>",
         };
       }),
@@ -184,7 +184,7 @@ function fade(colour) {
 
 const COLUMNS = [
   { name: "Model", text: true, value: (row) => row.model ?? "", show: (row) => row.model ?? "–" },
-  { name: "Engine", text: true, value: (row) => `${row.engine} ${row.version}` },
+  { name: "Engine", text: true, value: (row) => `${format.engine(row.engine)} ${row.version}` },
   { name: "GPU", text: true, value: (row) => row.gpu ?? "", show: (row) => format.product(row.gpu) },
   { name: "Layout", text: true, value: (row) => row.layout },
   { name: "Predicted", value: (row) => row.kv_tokens_predicted, show: (row) => format.integer(row.kv_tokens_predicted) },

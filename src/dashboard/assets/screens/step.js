@@ -3,7 +3,7 @@
 import { chart } from "../chart.js";
 import { fill, h } from "../dom.js";
 import * as format from "../format.js";
-import { layoutPicker, nothingFits, only, plan } from "../layouts.js";
+import { kinds, layoutPicker, nothingFits, only, plan } from "../layouts.js";
 import { slider, table } from "../parts.js";
 
 export const id = "step";
@@ -19,7 +19,7 @@ const PARTS = [
   ["communication_inside_nodes", "collectives inside a node", (c) => c.series[5], "x"],
   ["communication_between_nodes", "collectives between nodes", (c) => c.series[4], "\\"],
   ["pipeline", "hand-over between stages", (c) => c.series[3], "."],
-  ["overhead", "the engine between steps", (c) => c.series[6], "/"],
+  ["overhead", "the engine’s own work", (c) => c.series[6], "/"],
 ];
 
 /** The bound as one would say it. */
@@ -28,7 +28,7 @@ const BOUND = {
   kv: "reads of the cache: shorter contexts or a narrower KV type would help most",
   compute: "arithmetic: the GPU’s peak is what limits it",
   communication: "collectives: a faster link or less TP would help most",
-  overhead: "the engine’s work between steps: a larger batch would hide it",
+  overhead: "the engine’s own work: a larger batch would hide it",
 };
 
 export function render(root, context) {
@@ -38,35 +38,34 @@ export function render(root, context) {
   const sentence = h("p", { class: "sentence" });
   const where = h("p", { class: "facts" });
   const decode = chart({ title: "One decode step: a token for every sequence", height: 210 });
-  const prefill = chart({ title: "One prefill chunk", height: 120 });
+  const prefill = chart({ title: "One prefill chunk", height: 140 });
   const under = chart({ title: "Under the roof of the GPU", height: 300 });
-  const figures = table(columns(), { caption: "Step times by part" });
-  const body = h("div", { class: "charts" }, decode.element, prefill.element, under.element, h("h2", { text: "In figures" }), figures.element);
+  const figures = h("div");
+  const body = h("div", { class: "charts" }, decode.element, prefill.element, under.element, h("section", { class: "in-figures" }, h("h2", { text: "In figures" }), figures));
   root.append(h("div", { class: "pickers" }, picker.element, batch.element), sentence, where, body);
 
   return async function refresh() {
     const answer = await plan(context);
     const chosen = picker.choose(answer);
-    body.hidden = !chosen;
+    body.hidden = batch.element.hidden = !chosen;
     batch.set(context.state.users);
     fill(where);
-    if (!chosen) return void fill(sentence, nothingFits(answer));
+    if (!chosen) return void fill(sentence, nothingFits(answer.answer, context));
     const request = context.request();
-    const at = (concurrency) => context.call("POST", "/v1/plans", { ...request, workload: { ...request.workload, concurrency }, search: only(chosen.layout), limit: 1 });
+    const at = (concurrency) => context.call("POST", "/v1/plans", { ...request, workload: { ...request.workload, concurrency }, search: only(chosen.layout), limit: kinds(answer) });
     const asked = request.workload.concurrency;
     const full = Math.max(1, chosen.capacity.sequences_total);
     const batches = [...new Set([1, asked, full].filter((n) => Number.isInteger(n) && n >= 1))].sort((a, b) => a - b);
-    const rows = (await Promise.all(batches.map(at))).map((one) => one.layouts[0]).filter(Boolean);
+    const rows = (await Promise.all(batches.map(at))).map((one) => one.layouts.find((row) => row.layout.gpu === chosen.layout.gpu)).filter(Boolean);
     // an asked batch beyond what fits is the full one
     const distinct = rows.filter((row, i) => rows.findIndex((other) => other.throughput.concurrency === row.throughput.concurrency) === i);
     fill(sentence, reading(distinct));
     fill(where, placed(chosen));
-    figures.rows(distinct.flatMap((row) => [
-      { pass: "decode", batch: row.throughput.concurrency, total: row.latency.decode_step_ms, parts: row.latency.decode_breakdown_ms, share: row.latency.communication_share, bound: row.latency.bound },
-    ]).concat([{ pass: "prefill chunk", batch: null, total: chosen.latency.prefill_chunk_ms, parts: chosen.latency.prefill_breakdown_ms, share: chosen.latency.prefill_communication_share, bound: null }]));
+    fill(figures, inFigures([...distinct.map((row) => ({ name: `Decode, ${batchWords(row, full)}`, total: row.latency.decode_step_ms, parts: row.latency.decode_breakdown_ms, share: row.latency.communication_share })),
+      { name: "Prefill chunk", total: chosen.latency.prefill_chunk_ms, parts: chosen.latency.prefill_breakdown_ms, share: chosen.latency.prefill_communication_share }]));
     await Promise.all([
       decode.draw(bars(distinct.map((row) => ({ name: batchWords(row, full), total: row.latency.decode_step_ms, parts: row.latency.decode_breakdown_ms })),
-        distinct.map((row) => `${batchWords(row, full)}: ${format.ms(row.latency.decode_step_ms)}, bound by ${BOUND[row.latency.bound]?.split(":")[0] ?? row.latency.bound}`).join(". "))),
+        distinct.map((row) => `${batchWords(row, full)}: ${format.ms(row.latency.decode_step_ms)}, bound by ${BOUND[row.latency.bound]?.split(":")[0] ?? row.latency.bound}`).join(". ") + ".")),
       prefill.draw(bars([{ name: "prefill chunk", total: chosen.latency.prefill_chunk_ms, parts: chosen.latency.prefill_breakdown_ms }],
         `${format.ms(chosen.latency.prefill_chunk_ms)} for a chunk of max_num_batched_tokens at the asked context; collectives take ${format.percent(chosen.latency.prefill_communication_share)} of it.`)),
       under.draw(underTheRoof(distinct, chosen)),
@@ -94,20 +93,25 @@ function placed(row) {
 
 function bars(rows, alt) {
   const names = rows.map((row) => row.name);
+  // what would be thinner than a line is left to the table
+  const seen = Math.max(...rows.map((row) => row.total)) / 1000;
   const make = (c) => ({
-    traces: PARTS.filter(([key]) => rows.some((row) => row.parts[key] > 0)).map(([key, words, colour, shape]) => ({
+    traces: PARTS.filter(([key]) => rows.some((row) => row.parts[key] > seen)).map(([key, words, colour, shape]) => ({
       type: "bar", orientation: "h", name: words, y: names, x: rows.map((row) => row.parts[key]),
       marker: { color: colour(c), line: { width: 0.75, color: c.ground }, pattern: shape ? { shape, fillmode: "overlay", fgcolor: c.ground, fgopacity: 0.5, size: 6, solidity: 0.2 } : {} },
       hovertext: rows.map((row) => `${words}<br>${format.ms(row.parts[key])}`), hoverinfo: "text",
     })),
     layout: {
-      barmode: "stack", bargap: 0.4, xaxis: { title: { text: "ms" }, rangemode: "tozero" }, yaxis: { autorange: "reversed", showgrid: false, tickfont: { color: c.text }, type: "category" },
+      barmode: "stack", bargap: 0.4, xaxis: { title: { text: "ms" }, range: [0, seen * 1000] }, yaxis: { autorange: "reversed", showgrid: false, tickfont: { color: c.text }, type: "category" },
       margin: { r: 72 },
       annotations: rows.map((row) => ({ x: row.total, y: row.name, text: format.ms(row.total), showarrow: false, xanchor: "left", xshift: 8, font: { color: c.text, weight: 700 } })),
     },
   });
   return { make, alt };
 }
+
+/** The ends of a logarithmic axis, with room beyond the values in powers of ten. */
+const ends = (values, below, above) => [Math.log10(Math.min(...values)) - below, Math.log10(Math.max(...values)) + above];
 
 /** 989e12 → "989 TFLOP/s". */
 const withUnit = (n, unit) => format.short(n).replace(/(\D?)$/, ` $1${unit}`);
@@ -131,9 +135,10 @@ function underTheRoof(rows, chosen) {
         dots("decode step", passes.slice(0, -1), c.series[0]), dots("prefill chunk", passes.slice(-1), c.series[2]),
       ],
       layout: {
-        xaxis: { type: "log", title: { text: "FLOP for each byte read" }, dtick: 1 }, yaxis: { type: "log", title: { text: "FLOP/s at most" }, tickformat: "~s", dtick: 1 }, margin: { r: 100 },
+        xaxis: { type: "log", title: { text: "FLOP for each byte read" }, dtick: 1, range: ends(line.map(([x]) => x), 0.25, 0.25) },
+        yaxis: { type: "log", title: { text: "FLOP/s at most" }, tickformat: "~s", dtick: 1, range: ends(line.map(([, y]) => y), 0.35, 0.6) }, margin: { r: 100 },
         shapes: [{ type: "line", x0: ridge, x1: ridge, yref: "paper", y0: 0, y1: 1, line: { color: c.line, width: 1, dash: "dash" } }],
-        annotations: [["right", -8, "memory is the limit"], ["left", 8, "arithmetic is"]].map(([xanchor, xshift, text]) => ({ x: Math.log10(ridge), yref: "paper", y: 0.02, yanchor: "bottom", xanchor, xshift, text, showarrow: false, font: { color: c.quiet } })),
+        annotations: [["right", -8, "memory is the limit"], ["left", 8, "arithmetic is"]].map(([xanchor, xshift, text]) => ({ x: Math.log10(ridge), yref: "paper", y: 1, yanchor: "top", xanchor, xshift, text, showarrow: false, font: { color: c.quiet } })),
       },
     };
   };
@@ -150,13 +155,12 @@ function underTheRoof(rows, chosen) {
   };
 }
 
-function columns() {
-  const part = ([key, words]) => ({ name: words, value: (r) => r.parts[key], show: (r) => format.ms(r.parts[key]) });
-  return [
-    { name: "Pass", text: true, value: (r) => r.pass },
-    { name: "Sequences", value: (r) => r.batch, show: (r) => format.integer(r.batch) },
-    { name: "In all", value: (r) => r.total, show: (r) => format.ms(r.total) },
-    ...PARTS.map(part),
-    { name: "Share of collectives", value: (r) => r.share, show: (r) => format.percent(r.share) },
-  ];
+/** Every part of every pass: a row for each part. */
+function inFigures(passes) {
+  const rows = [...PARTS.map(([key, words]) => ({ words, cells: passes.map((pass) => pass.parts[key]) })), { words: "in all", cells: passes.map((pass) => pass.total) }];
+  const figures = table([{ name: "Part", text: true, value: (row) => row.words },
+    ...passes.map((pass, i) => ({ name: pass.name, value: (row) => row.cells[i], show: (row) => format.ms(row.cells[i]), first: "descending" }))],
+  { caption: "Step times by part", row: (row) => ({ class: row.words === "in all" ? "total" : null }) });
+  figures.rows(rows);
+  return [figures.element, h("p", { class: "alt", text: `Collectives take ${passes.map((pass) => `${format.percent(pass.share)} of ${pass.name.charAt(0).toLowerCase()}${pass.name.slice(1)}`).join("; ")}.` })];
 }

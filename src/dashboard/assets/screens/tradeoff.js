@@ -7,6 +7,7 @@
 import { chart } from "../chart.js";
 import { fill, fresh, h } from "../dom.js";
 import * as format from "../format.js";
+import { nothingFits } from "../layouts.js";
 import { choice, mark, slider } from "../parts.js";
 
 export const id = "tradeoff";
@@ -35,7 +36,7 @@ const Y = {
 /** Shapes of points by what a layout splits beside TP, each with its sign for the key; one for each line of the kind. */
 const SHAPES = {
   tp: [["circle", "●"], ["hexagon2", "⬢"], ["star", "★"]],
-  pp: [["square", "■"], ["pentagon", "⬟"], ["cross", "✚"]],
+  pp: [["square", "■"], ["pentagon", "⬟"], ["cross", "✚"], ["hexagram", "✶"]],
   ep: [["diamond", "◆"], ["star-diamond", "✦"], ["bowtie", "⧓"]],
   adp: [["triangle-up", "▲"], ["triangle-down", "▼"], ["triangle-right", "▶"]],
 };
@@ -63,7 +64,8 @@ export function render(root, context) {
   const plot = chart({ title: "Each line is a layout, each point a number of requests at once", height: 500 });
   const key = h("ul", { class: "plot-key" });
   const reading = h("p", { class: "reading" });
-  root.append(h("div", { class: "controls" }, x.element, y.element, priced, tpot.element, ttft.element), reading, plot.element, key);
+  root.append(h("div", { class: "controls" }, x.element, y.element, priced, tpot.element, ttft.element), reading, plot.element);
+  plot.element.querySelector("figcaption").after(key);
 
   return async function refresh() {
     const { state } = context;
@@ -77,9 +79,11 @@ export function render(root, context) {
     const sweep = await context.call("POST", "/v1/sweeps", { ...context.request(), ...assumptions, over: { axis: "concurrency", values: BATCHES }, by: "layout" });
     const across = X[state["tradeoff.x"]] ?? X.user;
     const up = Y[state["tradeoff.y"]] ?? Y.gpu;
-    const curves = sweep.curves.filter((curve) => curve.points.some((p) => p.layout));
+    const curves = sweep.curves.filter((curve) => curve.points.some((p) => p.layout)).map((curve) => ({ ...curve, by: format.layout(layoutOf(curve)) }));
     const drawn = curves.some((curve) => curve.points.some((p) => up.of(p) !== null));
-    reading.textContent = curves.length ? readingOf(curves, drawn) : "Nothing fits: no layout of this model holds a sequence on this cluster. The screen Ask has the reasons.";
+    for (const part of [x, y, tpot, ttft]) part.element.hidden = curves.length === 0;
+    reading.classList.toggle("sentence", curves.length === 0);
+    fill(reading, curves.length ? readingOf(curves, drawn, limited(state)) : nothingFits("Nothing fits: no layout of this model holds a sequence on this cluster.", context));
     plot.element.hidden = curves.length === 0 || !drawn;
     fill(key, curves.length > 0 && keyOf(curves, state));
     if (!curves.length || !drawn) return;
@@ -99,14 +103,18 @@ function limitOn(state) {
   return tpot > 0 ? { at: 1000 / tpot, words: `TPOT limit ${format.ms(tpot)}`, side: "right" } : null;
 }
 
-/** The two ends of the front, as the API marked it. */
-function readingOf(curves, drawn) {
-  const front = curves.flatMap((curve) => curve.points.filter((p) => p.pareto).map((p) => ({ ...p, name: curve.by })));
-  if (!front.length) return "No point holds a whole sequence.";
-  const ordered = front.toSorted((a, b) => a.output_tokens_per_s_per_user - b.output_tokens_per_s_per_user);
-  const [most, fastest] = [ordered[0], ordered.at(-1)];
+const limited = (state) => Boolean(state.tpot || state.ttft);
+
+/** The two ends of the front, as the API marked it; within the limits, the best points that keep them. */
+function readingOf(curves, drawn, withLimits) {
+  const all = curves.flatMap((curve) => curve.points.filter((p) => p.layout && p.fits_kv).map((p) => ({ ...p, name: curve.by })));
+  if (!all.some((p) => p.pareto)) return "No point holds a whole sequence.";
+  const kept = withLimits ? all.filter((p) => p.meets_slo !== false) : all.filter((p) => p.pareto);
+  if (!kept.length) return "No layout keeps these limits, at however few requests at once.";
+  const largest = (of) => kept.reduce((a, b) => (of(b) > of(a) ? b : a));
+  const [most, fastest] = [largest(Y.gpu.of), largest(X.user.of)];
   const end = (p) => `${p.name} at ${format.integer(p.concurrency)} at once: ${format.figure(p.output_tokens_per_s_per_user)} tokens/s for each user and ${format.figure(p.output_tokens_per_s_per_gpu)} from each GPU`;
-  return `Most from the hardware: ${end(most)}. Fastest for a user: ${end(fastest)}.${drawn ? "" : " The price of these GPUs is not known: say what one costs to see the cost."}`;
+  return `${withLimits ? "Within the limits, most" : "Most"} from the hardware: ${end(most)}. Fastest for a user: ${end(fastest)}.${drawn ? "" : " The price of these GPUs is not known: say what one costs to see the cost."}`;
 }
 
 function drawing(curves, across, up, limit, c) {
@@ -157,7 +165,7 @@ function markSize(layout) {
 
 function hover(name, at, point, beyond) {
   const runs = beyond ? `more than it takes: ${format.integer(point.concurrency)} run. If all ran:<br>` : "";
-  return `<b>${name}</b> · ${format.integer(beyond ? point.at : point.concurrency)} at once<br>${runs}${format.figure(at.output_tokens_per_s_per_user)} tokens/s for a user, ${format.figure(at.output_tokens_per_s_per_gpu)} of a GPU`
+  return `${name} · ${format.integer(beyond ? point.at : point.concurrency)} at once<br>${runs}${format.figure(at.output_tokens_per_s_per_user)} tokens/s for a user, ${format.figure(at.output_tokens_per_s_per_gpu)} of a GPU`
     + `<br>TTFT ${format.ms(at.ttft_ms)}, TPOT ${format.ms(at.tpot_ms)}${at.usd_per_million_output_tokens === null ? "" : `<br>${format.usd(at.usd_per_million_output_tokens)} per million tokens`}`;
 }
 

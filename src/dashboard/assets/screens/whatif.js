@@ -7,9 +7,9 @@
 
 import { Problem } from "../api.js";
 import { chart } from "../chart.js";
-import { fill, h } from "../dom.js";
+import { coded, fill, h } from "../dom.js";
 import * as format from "../format.js";
-import { mark } from "../parts.js";
+import { fold, mark, table } from "../parts.js";
 
 export const id = "whatif";
 export const title = "What if";
@@ -76,10 +76,17 @@ export function render(root, context) {
   const choose = (point) => point.customdata && context.set({ "whatif.change": point.customdata });
   const more = chart({ title: "Sequences of the context", height: 430 });
   const faster = chart({ title: "TPOT: time for each further token", height: 430 });
-  root.append(reading, h("div", { class: "field whatif-pick" }, h("label", { for: picker.id, text: "Beside it, the same with" }), picker), sides,
+  const body = h("div", {}, h("div", { class: "field whatif-pick" }, h("label", { for: picker.id, text: "Beside it, the same with" }), picker), sides,
     h("h2", { class: "spaced", text: "What each change would do" }),
     h("p", { class: "quiet", text: "Each bar runs from the plan as asked to the plan with that one change, the best layout each time; the longest first. Choose a bar to see its plan above." }),
     h("div", { class: "two-charts" }, more.element, faster.element));
+  const lacking = table([
+    { name: "Change", text: true, value: (row) => row.label, show: (row) => h("span", {}, mark("refused"), ` ${row.label}`) },
+    { name: "Still missing on a GPU", value: (row) => row.why?.short_by_bytes ?? null, show: (row) => (row.why?.short_by_bytes ? format.bytes(row.why.short_by_bytes) : "–") },
+    { name: "Why", wide: true, value: (row) => row.said, show: (row) => coded(row.said) },
+  ], { caption: "Changes with which it does not fit", sort: "Still missing on a GPU" });
+  const failed = fold("", lacking.element);
+  root.append(reading, body, failed);
 
   return async function refresh() {
     const base = context.request();
@@ -88,11 +95,18 @@ export function render(root, context) {
     const batch = await context.call("POST", "/v1/batches", { items: [base, ...changes.map((change) => change.body)] });
     const [now, ...others] = batch.items;
     if (now.problem) throw new Problem({ status: now.status, ...now.problem });
-    const rows = changes.map((change, i) => ({ ...change, plan: others[i].plan, problem: others[i].problem })).filter((row) => row.plan?.feasible);
-    const failing = changes.length - rows.length;
+    const tried = changes.map((change, i) => ({ ...change, label: `${change.control}: ${change.words}`, plan: others[i].plan, problem: others[i].problem }));
+    const rows = tried.filter((row) => row.plan?.feasible);
+    const failing = tried.filter((row) => !row.plan?.feasible);
     const chosen = rows.find((row) => row.id === context.state["whatif.change"]) ?? byReach(rows, sequences, now.plan)[0];
     fill(picker, byControl(rows).map(([control, list]) => h("optgroup", { label: control }, list.map((row) => h("option", { value: row.id, selected: row === chosen, text: `${control}: ${row.words}` })))));
-    reading.textContent = `${now.plan.answer}${failing ? ` ${failing} of ${changes.length} changes do not fit or do not apply.` : ""}`;
+    reading.textContent = `${now.plan.answer}${rows.length ? "" : " None of the changes that are tried here would make it fit."}`;
+    failed.hidden = failing.length === 0;
+    fill(failed.querySelector("summary"), mark("refused"), ` With ${failing.length} of ${changes.length} changes it does not fit`);
+    failed.open ||= rows.length === 0;
+    lacking.rows(failing.map((row) => ({ ...row, why: row.plan?.why_not, said: row.problem?.detail ?? row.plan?.why_not?.message ?? "" })));
+    body.hidden = rows.length === 0;
+    if (!rows.length) return;
     fill(sides, sideBySide(now.plan, chosen));
     await Promise.all([
       tornado(more, rows, now.plan, { of: sequences, words: "whole sequences", show: format.integer, choose }),
@@ -116,7 +130,7 @@ function byReach(rows, of, now) {
 /** One bar for each change that moves the figure. */
 async function tornado(plot, rows, now, { of, words, show, choose }) {
   const base = of(now);
-  const bars = byReach(rows, of, now).map((row) => ({ ...row, label: `${row.control}: ${row.words}` })).filter((bar) => of(bar.plan) !== base).toReversed();
+  const bars = byReach(rows, of, now).filter((bar) => of(bar.plan) !== base).toReversed();
   const narrow = plot.element.clientWidth < 480;
   plot.element.querySelector(".plot").style.setProperty("--plot-height", `${Math.max(180, 84 + (narrow ? 36 : 27) * bars.length)}px`);
   const end = (bar) => Math.max(of(bar.plan), base ?? 0);
@@ -126,7 +140,7 @@ async function tornado(plot, rows, now, { of, words, show, choose }) {
         type: "bar", orientation: "h", y: bars.map((bar) => bar.label), base: bars.map(() => base ?? 0), x: bars.map((bar) => of(bar.plan) - (base ?? 0)), customdata: bars.map((bar) => bar.id),
         // the better way has the accent, the worse is grey: fewer ms is better, more sequences is better
         marker: { color: bars.map((bar) => (of(bar.plan) > (base ?? 0) === (of === sequences) ? c.series[0] : c.series[6])) },
-        hovertext: bars.map((bar) => `<b>${bar.label}</b><br>${show(base)} → ${show(of(bar.plan))}<br>${format.layout(bar.plan.layouts[0].layout)}`), hovertemplate: "%{hovertext}<extra></extra>",
+        hovertext: bars.map((bar) => `${bar.label}<br>${base === null ? "does not fit" : show(base)} → ${show(of(bar.plan))}<br>${format.layout(bar.plan.layouts[0].layout)}`), hovertemplate: "%{hovertext}<extra></extra>",
       }, {
         // the figure stands to the right of its bar, whichever way the bar runs: to the left are the names
         type: "scatter", mode: "text", y: bars.map((bar) => bar.label), x: bars.map(end), text: bars.map((bar) => ` ${show(of(bar.plan))}`), textposition: "middle right", textfont: { color: c.text, size: 12 }, cliponaxis: false, hoverinfo: "skip",
@@ -137,11 +151,11 @@ async function tornado(plot, rows, now, { of, words, show, choose }) {
           ticktext: bars.map((bar) => (narrow ? `${bar.control}<br>${bar.words}` : bar.label)),
         },
         shapes: [{ type: "line", xref: "x", yref: "paper", x0: base ?? 0, x1: base ?? 0, y0: 0, y1: 1, line: { color: c.text, width: 1.5 } }],
-        annotations: [{ xref: "x", yref: "paper", x: base ?? 0, y: 1, yanchor: "bottom", showarrow: false, text: `as asked: ${show(base)}`, font: { size: 12, color: c.quiet } }],
+        annotations: [{ xref: "x", yref: "paper", x: base ?? 0, y: 1, yanchor: "bottom", showarrow: false, text: base === null ? "as asked it does not fit" : `as asked: ${show(base)}`, xanchor: base === null ? "left" : "auto", font: { size: 12, color: c.quiet } }],
         margin: { t: 28, r: 24 },
       },
     }),
-    alt: `As asked ${show(base)} (${words}). ${bars.toReversed().slice(0, 3).map((bar) => `${bar.label}: ${show(of(bar.plan))}`).join("; ")}.`,
+    alt: `${base === null ? "As asked it does not fit" : `As asked ${show(base)}`} (${words}). ${bars.toReversed().slice(0, 3).map((bar) => `${bar.label}: ${show(of(bar.plan))}`).join("; ")}.`,
     click: choose,
     table: {
       columns: [{ name: "Change", text: true, value: (row) => `${row.control}: ${row.words}` }, { name: "As asked", value: () => base, show: () => show(base) },
@@ -164,7 +178,7 @@ const LINES = [
   ["KV tokens", (l) => format.integer(l.capacity.kv_tokens_total), (l) => l.capacity.kv_tokens_total, 1],
   ["Sequences of the context", (l) => format.integer(l.capacity.sequences_total), (l) => l.capacity.sequences_total, 1],
   ["Longest single sequence", (l) => format.integer(l.capacity.max_sequence_tokens), (l) => l.capacity.max_sequence_tokens, 1],
-  ["Copies of KV heads", (l) => (l.kv.replication_factor > 1 ? [mark("copies"), ` ${format.times(l.kv.replication_factor)}`] : "none"), (l) => l.kv.replication_factor, -1],
+  ["Copies of the cache", (l) => (l.kv.replication_factor > 1 ? [mark("copies"), ` ${format.times(l.kv.replication_factor)}`] : "none"), (l) => l.kv.replication_factor, -1],
   ["TTFT", (l) => format.range(l.latency.ttft_ms), (l) => l.latency.ttft_ms.value, -1],
   ["TPOT", (l) => format.range(l.latency.tpot_ms), (l) => l.latency.tpot_ms.value, -1],
   ["Output tokens/s of a GPU", (l) => format.figure(l.throughput.output_tokens_per_s_per_gpu), (l) => l.throughput.output_tokens_per_s_per_gpu, 1],
