@@ -376,7 +376,10 @@ pub(in crate::planner) mod tests {
         let two = pool(2, 8, 8);
         let p = place(&two, &Shape { ep: 8, ..Shape::new(8, 2) }).expect("fits");
         let (tp, ep, pp) = (p.tp, p.ep.expect("experts are dealt out"), p.pp.expect("two stages"));
-        assert_eq!((tp.link.key.as_str(), ep.link.key.as_str(), pp.link.key.as_str()), ("nvlink", "nvlink", "ib"));
+        assert_eq!(
+            (tp.link.key.as_str(), ep.link.key.as_str(), pp.link.key.as_str()),
+            ("nvlink", "nvlink", "ib")
+        );
         assert_eq!(ep.ranks_per_node, 8);
     }
 
