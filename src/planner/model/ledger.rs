@@ -140,6 +140,8 @@ pub enum Stages {
     Ends,
     /// Every stage: some classes build it everywhere.
     Every,
+    /// No stage: the model has it, and the engine's class leaves it out.
+    Nowhere,
 }
 
 /// One weight matrix, or a stack of equal ones. Fused matrices (QKV, gate and up) are one tensor of several parts.

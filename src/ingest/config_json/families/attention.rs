@@ -99,6 +99,11 @@ impl Attention {
         self.cache(layer);
     }
 
+    /// Attention sinks: one number a query head.
+    pub fn sinks(&self, layer: &mut Layer<'_>) {
+        layer.vector(Role::Attention, "self_attn.sinks", &[Part::units(self.heads, 1, "query heads")]);
+    }
+
     /// The cache alone.
     pub fn cache(&self, layer: &mut Layer<'_>) {
         layer.query_heads = self.heads;

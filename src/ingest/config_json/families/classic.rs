@@ -321,6 +321,10 @@ pub fn read<'c>(context: &Context<'c>) -> Option<Body<'c>> {
     body.experts = style.mixture.as_ref().map(Mixture::summary);
     body.limits = style.limits;
     let mut body = body.everywhere(style.everywhere);
+    if context.architecture == "PhiForCausalLM" {
+        // the engine's wrapper of a transformers class builds a head without the bias of the checkpoint
+        body.tail.on_stages("lm_head.bias", Stages::Nowhere);
+    }
     if style.everywhere.is_empty() && context.tied(style.tied) {
         body.head.on_stages("embed_tokens", Stages::Ends);
     }

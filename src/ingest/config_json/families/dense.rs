@@ -31,6 +31,8 @@ struct Style {
     half_turned: bool,
     /// The file gives the width of gate and up together (Qwen 1).
     joint_width: bool,
+    /// Attention sinks: one number a query head.
+    sinks: bool,
 }
 
 const TWO: &[&str] = &["input_layernorm", "post_attention_layernorm"];
@@ -60,6 +62,7 @@ impl Style {
         slopes: false,
         half_turned: false,
         joint_width: false,
+        sinks: false,
     };
 
     /// The style of an architecture; `None` when it is not a dense decoder of this kind.
@@ -81,7 +84,6 @@ impl Style {
             | "XverseForCausalLM"
             | "AquilaModel"
             | "Phi3ForCausalLM"
-            | "CwmForCausalLM"
             | "Mistral3ForConditionalGeneration" => {
                 let bias = attention_bias(false) || config.flag(&["bias"], false);
                 Self {
@@ -141,6 +143,8 @@ impl Style {
                 qkv_bias: attention_bias(false),
                 out_bias: attention_bias(false),
                 mlp_bias: config.flag(&["mlp_bias"], false),
+                windows: granite_windows(context),
+                sinks: granite_sinks(context),
                 ..llama
             },
             "Glm4ForCausalLM" => Self { qkv_bias: attention_bias(false), norms: FOUR, ..llama },
@@ -256,6 +260,7 @@ impl Style {
                 windows: Windows::Flagged,
                 ..llama
             },
+            "CwmForCausalLM" => Self { transformers: true, ..llama },
             "ArceeForCausalLM" => Self {
                 qkv_bias: attention_bias(false),
                 out_bias: attention_bias(false),
@@ -281,6 +286,16 @@ impl Style {
             _ => return None,
         })
     }
+}
+
+/// Granite's windows: only where the file lists kinds of layers (`models/granite.py`).
+pub fn granite_windows(context: &Context<'_>) -> Windows {
+    if context.config.value(&["layer_types"]).is_some() { Windows::Listed } else { Windows::Never }
+}
+
+/// Granite's sinks: with a list of kinds, unless the file says otherwise (`models/granite.py`).
+pub fn granite_sinks(context: &Context<'_>) -> bool {
+    context.config.flag(&["attention_sinks"], context.config.value(&["layer_types"]).is_some())
 }
 
 /// Token table, final norm and head.
@@ -321,9 +336,14 @@ pub fn read<'c>(context: &Context<'c>) -> Option<Body<'c>> {
         let mut layer = context.layer(index);
         name_layer(&mut layer, reach);
         Attention { reach, ..base }.build(&mut layer, "self_attn");
+        if style.sinks {
+            base.sinks(&mut layer);
+        }
         layer.mlp("mlp", base.hidden, width, style.gated, style.mlp_bias);
         if style.learned_activation {
             layer.norm("mlp.act_fn", 2);
+            // and two that stay as they are, in the model's format
+            layer.own_buffer(layer.dtype().bytes().saturating_mul(2));
         }
         for norm in style.norms {
             layer.layer_norm(norm, base.hidden, style.norm_bias);

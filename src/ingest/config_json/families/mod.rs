@@ -130,8 +130,12 @@ impl<'c> Context<'c> {
         Layer::new(self.quantiser, format!("layers.{index}"))
     }
 
-    /// Is the embedding the head too? `default`: of the class, when neither file nor class table says.
+    /// Is the embedding the head too? `default`: of the class, when neither file nor class table says. Of a model with towers the
+    /// outermost word counts (`config/vllm.py` `with_hf_config`).
     pub fn tied(&self, default: bool) -> bool {
+        if let Some(said) = self.top.opt_flag(&["tie_word_embeddings"]) {
+            return said;
+        }
         self.config.flag(&["tie_word_embeddings"], default)
     }
 

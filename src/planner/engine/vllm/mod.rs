@@ -79,7 +79,7 @@ impl EngineRules for Vllm {
         gpu: &Gpu,
         settings: &ResolvedSettings,
     ) -> Option<Refusal> {
-        refuse::first_refusal(model, shape, gpu, settings)
+        refuse::first_refusal(self, model, shape, gpu, settings)
     }
 
     fn refused_code(
@@ -89,7 +89,7 @@ impl EngineRules for Vllm {
         gpu: &Gpu,
         settings: &ResolvedSettings,
     ) -> Option<RefusalCode> {
-        refuse::first_code(model, shape, gpu, settings)
+        refuse::first_code(self, model, shape, gpu, settings)
     }
 
     fn pipeline_split(

@@ -1,36 +1,55 @@
 //! Rules on parallel sizes, in the engine's own order: the configuration's own checks first
 //! (`config/model.py` `verify_with_parallel_config`), then what the classes meet while they are built, then backends.
 
+use super::Vllm;
 use super::backend::{self, Traits};
 use crate::planner::engine::divisions;
-use crate::planner::engine::{Refusal, RefusalCode, ResolvedSettings};
+use crate::planner::engine::{Refusal, RefusalCode, ResolvedSettings, newer_or_equal};
 use crate::planner::hardware::Gpu;
 use crate::planner::layout::Shape;
 use crate::planner::model::ModelSpec;
 
-/// Classes that older releases had, with the last one that did.
+/// Classes that older releases had, with the last one that did (`models/registry.py` `_PREVIOUSLY_SUPPORTED_MODELS`). Not
+/// among them: Dots1, which the engine builds through its transformers class since.
 const REMOVED: &[(&str, &str)] = &[
-    ("MptForCausalLM", "0.28"),
-    ("MPTForCausalLM", "0.28"),
+    ("AquilaForCausalLM", "0.24"),
+    ("AquilaModel", "0.24"),
     ("ArcticForCausalLM", "0.28"),
-    ("MiniMaxM1ForCausalLM", "0.28"),
-    ("MiniMaxText01ForCausalLM", "0.28"),
-    ("BambaForCausalLM", "0.28"),
-    ("Dots1ForCausalLM", "0.23"),
+    ("BaiChuanForCausalLM", "0.23"),
+    ("BaichuanForCausalLM", "0.23"),
+    ("BambaForCausalLM", "0.23"),
+    ("InternLMForCausalLM", "0.23"),
+    ("MPTForCausalLM", "0.28"),
+    ("MiniMaxForCausalLM", "0.23"),
+    ("MiniMaxM1ForCausalLM", "0.23"),
+    ("MiniMaxText01ForCausalLM", "0.23"),
     ("MllamaForConditionalGeneration", "0.10.2"),
+    ("MptForCausalLM", "0.28"),
+    ("QWenLMHeadModel", "0.23"),
+    ("RWForCausalLM", "0.28"),
+    ("StableLMEpochForCausalLM", "0.28"),
+    ("TeleChatForCausalLM", "0.25"),
+    ("XverseForCausalLM", "0.23"),
 ];
 
 /// Names that checkpoints carry and the registry never had.
-const UNKNOWN: &[&str] = &["Step3p7FlashForCausalLM", "YuanForCausalLM"];
+const UNKNOWN: &[&str] = &[
+    "KimiK2ForCausalLM",
+    "MiniMaxM3ForCausalLM",
+    "Step3p7FlashForCausalLM",
+    "YiForCausalLM",
+    "YuanForCausalLM",
+];
 
 /// The first rule broken, or `None`.
 pub fn first_refusal(
+    rules: &Vllm,
     model: &ModelSpec,
     shape: &Shape,
     gpu: &Gpu,
     settings: &ResolvedSettings,
 ) -> Option<Refusal> {
-    own_checks(model, shape)
+    own_checks(rules, model, shape)
         .or_else(|| query_heads(model, shape, settings))
         .or_else(|| parallel_sizes(model, shape))
         .or_else(|| classes(model, shape, settings))
@@ -39,13 +58,14 @@ pub fn first_refusal(
 
 /// The code of [`first_refusal`].
 pub fn first_code(
+    rules: &Vllm,
     model: &ModelSpec,
     shape: &Shape,
     gpu: &Gpu,
     settings: &ResolvedSettings,
 ) -> Option<RefusalCode> {
     let code = |refusal: Refusal| refusal.code;
-    own_checks(model, shape)
+    own_checks(rules, model, shape)
         .map(code)
         .or_else(|| cuts_query_heads(model, shape).then_some(RefusalCode::QueryHeadsNotDivisible))
         .or_else(|| parallel_sizes(model, shape).map(code))
@@ -54,8 +74,8 @@ pub fn first_code(
         .or_else(|| backends(model, shape, gpu, settings).map(code))
 }
 
-fn own_checks(model: &ModelSpec, shape: &Shape) -> Option<Refusal> {
-    architecture(&model.architecture).or_else(|| sizes(shape))
+fn own_checks(rules: &Vllm, model: &ModelSpec, shape: &Shape) -> Option<Refusal> {
+    architecture(rules.version, &model.architecture).or_else(|| sizes(shape))
 }
 
 fn parallel_sizes(model: &ModelSpec, shape: &Shape) -> Option<Refusal> {
@@ -70,9 +90,10 @@ fn copies_heads(model: &ModelSpec, shape: &Shape) -> bool {
     !model.limits.no_kv_replication || shape.tp <= model.kv_heads
 }
 
-/// Architectures that the registry does not have.
-pub fn architecture(name: &str) -> Option<Refusal> {
-    if let Some((_, last)) = REMOVED.iter().find(|(removed, _)| *removed == name) {
+/// Architectures that the registry of this release does not have.
+fn architecture(release: &str, name: &str) -> Option<Refusal> {
+    let removed = REMOVED.iter().find(|(removed, _)| *removed == name);
+    if let Some((_, last)) = removed.filter(|(_, last)| newer_or_equal(last, release) != Some(true)) {
         return Some(Refusal::new(
             RefusalCode::ArchitectureRemoved,
             format!("vLLM dropped {name}; {last} was among the last releases with it"),

@@ -7,7 +7,7 @@ pub use mixture::{EXPERT_COUNT, EXPERTS_PER_TOKEN, Mixture, by_list, by_step};
 
 use super::super::build::{Layer, Stack};
 use super::reach::{Windows, layer_types, name_layer, reaches};
-use super::{Attention, Body, Context, FinalNorm, QkNorm, Rope, rope_buffer};
+use super::{Attention, Body, Context, FinalNorm, QkNorm, Rope, inverse_frequencies, rope_buffer};
 use crate::planner::model::ClassLimits;
 use crate::planner::model::cache::{LayerCache, Reach};
 use crate::planner::model::ledger::{Part, Role};
@@ -93,12 +93,7 @@ pub fn read<'c>(context: &Context<'c>) -> Option<Body<'c>> {
         name_layer(&mut layer, reach);
         Attention { reach, ..base }.build(&mut layer, "self_attn");
         if style.sinks {
-            layer.typed_vector(
-                Role::Attention,
-                "self_attn.sinks",
-                &[Part::units(base.heads, 1, "query heads")],
-                layer.dtype(),
-            );
+            base.sinks(&mut layer);
         }
         if style.gate_projection {
             let gate = [Part::units(base.heads, base.head, "query heads")];
@@ -120,9 +115,12 @@ pub fn read<'c>(context: &Context<'c>) -> Option<Body<'c>> {
         for norm in style.norms {
             layer.layer_norm(norm, base.hidden, style.norm_bias);
         }
-        if !style.transformers {
-            let kind = types.as_ref().and_then(|types| types.get(index).copied());
-            rope_buffer(&mut layer, Rope::of(context, base.head, kind));
+        let kind = types.as_ref().and_then(|types| types.get(index).copied());
+        let rope = Rope::of(context, base.head, kind);
+        if style.transformers {
+            inverse_frequencies(&mut layer, rope);
+        } else {
+            rope_buffer(&mut layer, rope);
         }
         stack.push(layer);
     }

@@ -2,7 +2,7 @@
 
 use super::super::super::build::Experts as Stacked;
 use super::super::super::reader::MAX_SIZE;
-use super::super::dense::EVERYWHERE;
+use super::super::dense::{EVERYWHERE, granite_sinks, granite_windows};
 use super::super::reach::Windows;
 use super::super::{Context, QkNorm};
 use super::mixture::{
@@ -111,6 +111,8 @@ impl Style {
                 };
                 Self {
                     qkv_bias: false,
+                    windows: granite_windows(context),
+                    sinks: granite_sinks(context),
                     everywhere: EVERYWHERE,
                     block: "block_sparse_moe",
                     shared: "shared_mlp",
@@ -128,6 +130,7 @@ impl Style {
                 qkv_bias: false,
                 qk_norm: QkNorm::All,
                 norms: &["post_attention_layernorm", "post_feedforward_layernorm"],
+                transformers: true,
                 everywhere: EVERYWHERE,
                 ..base(plain_mixture(stacked(context, config.size(&["intermediate_size"]))))
             },
@@ -156,13 +159,19 @@ impl Style {
                     ..base(mixture)
                 }
             }
+            // built through its transformers class since vLLM dropped its own
             "Dots1ForCausalLM" => {
                 let width = moe_width();
                 let mut mixture = plain_mixture(stacked(context, width));
                 let corrected = config.text(&["topk_method"]) == Some("noaux_tc");
                 mixture.correction = corrected.then_some(context.quantiser.dtype);
                 mixture.shared_width = width.saturating_mul(config.size_or(&["n_shared_experts"], 0));
-                Self { qk_norm: QkNorm::Head, sparse: by_list(context, layers), ..base(mixture) }
+                Self {
+                    qk_norm: QkNorm::Head,
+                    sparse: by_list(context, layers),
+                    transformers: true,
+                    ..base(mixture)
+                }
             }
             "Ernie4_5_MoeForCausalLM" => {
                 let width = moe_width();
