@@ -156,6 +156,14 @@ impl Rope {
         Self { features: times(head, partial), positions, base }
     }
 
+    /// Positions of three axes (image height, width, time) where the file has them: a table four times as long
+    /// (`layers/rotary_embedding/mrope.py`).
+    pub fn with_axes(self, context: &Context<'_>) -> Self {
+        let axes = rope_section(context.config, None).is_some_and(|section| section.has_own("mrope_section"));
+        let factor = if axes { 4 } else { 1 };
+        Self { positions: self.positions.saturating_mul(factor), ..self }
+    }
+
     /// Positions of the table as the file scales it for all layers alike.
     pub fn table_positions(context: &Context<'_>) -> u64 {
         table_positions(context, rope_section(context.config, None).as_ref())

@@ -33,6 +33,8 @@ struct Style {
     joint_width: bool,
     /// Attention sinks: one number a query head.
     sinks: bool,
+    /// Rotary positions may have axes.
+    axes: bool,
 }
 
 const TWO: &[&str] = &["input_layernorm", "post_attention_layernorm"];
@@ -63,6 +65,7 @@ impl Style {
         half_turned: false,
         joint_width: false,
         sinks: false,
+        axes: false,
     };
 
     /// The style of an architecture; `None` when it is not a dense decoder of this kind.
@@ -96,7 +99,7 @@ impl Style {
             // its own model type: nothing clears the window when `use_sliding_window` is false
             "MiMoForCausalLM" => Self { qkv_bias: true, windows: Windows::Listed, ..llama },
             "Qwen2ForCausalLM" | "Qwen2_5_VLForConditionalGeneration" | "Qwen2VLForConditionalGeneration" => {
-                Self { qkv_bias: true, windows: Windows::Flagged, ..llama }
+                Self { qkv_bias: true, windows: Windows::Flagged, axes: true, ..llama }
             }
             "Qwen3ForCausalLM" | "Qwen3VLForConditionalGeneration" => Self {
                 qkv_bias: attention_bias(false),
@@ -147,7 +150,7 @@ impl Style {
                 sinks: granite_sinks(context),
                 ..llama
             },
-            "Glm4ForCausalLM" => Self { qkv_bias: attention_bias(false), norms: FOUR, ..llama },
+            "Glm4ForCausalLM" => Self { qkv_bias: attention_bias(false), norms: FOUR, axes: true, ..llama },
             "GlmForCausalLM" => Self { qkv_bias: attention_bias(false), transformers: true, ..llama },
             "StableLmForCausalLM" | "StableLMEpochForCausalLM" => Self {
                 qkv_bias: config.flag(&["use_qkv_bias"], false),
@@ -260,6 +263,31 @@ impl Style {
                 windows: Windows::Flagged,
                 ..llama
             },
+            "Jais2ForCausalLM" => Self {
+                qkv_bias: attention_bias(true),
+                out_bias: attention_bias(true),
+                mlp_bias: config.flag(&["mlp_bias"], true),
+                gated: false,
+                norm_bias: true,
+                transformers: true,
+                windows: Windows::Never,
+                ..llama
+            },
+            "HyperCLOVAXForCausalLM" => Self {
+                qkv_bias: attention_bias(false),
+                out_bias: attention_bias(false),
+                mlp_bias: config.flag(&["mlp_bias"], false),
+                norms: if config.flag(&["use_post_norm"], false) { FOUR } else { TWO },
+                windows: Windows::Never,
+                ..llama
+            },
+            "VaultGemmaForCausalLM" => Self {
+                qkv_bias: attention_bias(false),
+                out_bias: attention_bias(false),
+                tied: true,
+                transformers: true,
+                ..llama
+            },
             "CwmForCausalLM" => Self { transformers: true, ..llama },
             "ArceeForCausalLM" => Self {
                 qkv_bias: attention_bias(false),
@@ -317,10 +345,7 @@ pub fn read<'c>(context: &Context<'c>) -> Option<Body<'c>> {
     let reaches = reaches(context, style.windows, layers);
     let full_rope = Rope::of(context, base.head, Some("full_attention"));
     let local_rope = Rope::of(context, base.head, Some("sliding_attention"));
-    // multimodal rotary positions of the older Qwen classes have a table four times as long
-    let stretch =
-        if context.architecture.starts_with("Qwen2") && context.architecture.contains("VL") { 4 } else { 1 };
-    let full_rope = Rope { positions: full_rope.positions.saturating_mul(stretch), ..full_rope };
+    let full_rope = if style.axes { full_rope.with_axes(context) } else { full_rope };
     let full_rope = if style.half_turned {
         let head = base.head;
         let base = 10_000.0 * config.real(&["rope_ratio"]).unwrap_or(1.0);
@@ -356,7 +381,7 @@ pub fn read<'c>(context: &Context<'c>) -> Option<Body<'c>> {
         } else {
             rope_buffer(&mut layer, rope);
         }
-        if context.architecture.starts_with("Gemma") {
+        if context.architecture.contains("Gemma") {
             // the factor on token vectors, one number
             layer.shared_buffer("normalizer".to_owned(), layer.dtype().bytes());
         }

@@ -18,6 +18,7 @@ mod reach;
 mod step;
 mod varied;
 mod vision;
+mod wrapper;
 mod zamba;
 
 pub use attention::{Attention, QkNorm, Rope, inverse_frequencies, rope_buffer};
@@ -80,7 +81,9 @@ const FAMILIES: &[for<'c> fn(&Context<'c>) -> Option<Body<'c>>] = &[
 
 /// Read the family that `architecture` belongs to; `None` when it is not known.
 pub fn read<'c>(context: &Context<'c>) -> Option<Body<'c>> {
-    let mut body = FAMILIES.iter().find_map(|read| read(context))?;
+    let architecture = wrapper::decoder(context).unwrap_or(context.architecture);
+    let decoder = Context { architecture, ..*context };
+    let mut body = FAMILIES.iter().find_map(|read| read(&decoder))?;
     vision::add(context, &mut body);
     Some(body)
 }

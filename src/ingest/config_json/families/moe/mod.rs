@@ -117,6 +117,7 @@ pub fn read<'c>(context: &Context<'c>) -> Option<Body<'c>> {
         }
         let kind = types.as_ref().and_then(|types| types.get(index).copied());
         let rope = Rope::of(context, base.head, kind);
+        let rope = if context.architecture == "Glm4MoeForCausalLM" { rope.with_axes(context) } else { rope };
         if style.transformers {
             inverse_frequencies(&mut layer, rope);
         } else {

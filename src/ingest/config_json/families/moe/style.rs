@@ -320,6 +320,22 @@ impl Style {
                     ..base(mixture)
                 }
             }
+            "HYV3ForCausalLM" => {
+                let mut mixture = plain_mixture(stacked(context, config.size(&["expert_hidden_dim"])));
+                mixture.router_fp32 = true;
+                mixture.correction = Some(Dtype::Fp32);
+                mixture.shared_width =
+                    mixture.experts.width.saturating_mul(config.size_or(&["num_shared_experts"], 0));
+                Self {
+                    qkv_bias: false,
+                    windows: Windows::Never,
+                    qk_norm: if config.flag(&["qk_norm"], false) { QkNorm::Head } else { QkNorm::None },
+                    sparse: from_layer(config.size_or(&["first_k_dense_replace"], 0), layers),
+                    limits: within,
+                    shared: "shared_mlp",
+                    ..base(mixture)
+                }
+            }
             "Llama4ForCausalLM" | "Llama4ForConditionalGeneration" => {
                 let width = config.size(&["intermediate_size"]);
                 let mut mixture = plain_mixture(stacked(context, width));

@@ -2,11 +2,13 @@
 
 mod clip;
 mod gemma;
+mod glm;
+mod intern;
 mod moon;
 mod qwen;
 
 use super::super::build::Layer;
-use super::super::reader::{Config, MAX_LAYERS};
+use super::super::reader::{Config, MAX_LAYERS, MAX_SIZE};
 use super::{Body, Context};
 use crate::planner::model::ledger::{Buffer, Cut, Part, Role};
 
@@ -14,6 +16,12 @@ use crate::planner::model::ledger::{Buffer, Cut, Part, Role};
 pub fn add<'c>(context: &Context<'c>, body: &mut Body<'c>) {
     let tower = match context.architecture {
         "Gemma3ForConditionalGeneration" => gemma::gemma3(context, body.hidden),
+        "Glm4vForConditionalGeneration" | "Glm4vMoeForConditionalGeneration" => glm::glm4(context),
+        "InternVLChatModel" => intern::chat(context, body.hidden),
+        "InternVLForConditionalGeneration" | "InternS1ForConditionalGeneration" => {
+            intern::of_transformers(context, body.hidden)
+        }
+        "Qwen2VLForConditionalGeneration" => qwen::qwen2(context),
         "Qwen2_5_VLForConditionalGeneration" => qwen::qwen2_5(context),
         "Qwen3VLForConditionalGeneration"
         | "Qwen3VLMoeForConditionalGeneration"
@@ -21,9 +29,9 @@ pub fn add<'c>(context: &Context<'c>, body: &mut Body<'c>) {
         | "Qwen3_5MoeForConditionalGeneration" => qwen::qwen3(context),
         "Llama4ForConditionalGeneration" => Some(clip::llama4(context, body.hidden)),
         "Mistral3ForConditionalGeneration" => clip::pixtral(context, body.hidden),
-        "KimiK25ForConditionalGeneration" | "KimiK3ForConditionalGeneration" => {
-            moon::moon(context, body.hidden)
-        }
+        "KimiK25ForConditionalGeneration"
+        | "KimiK3ForConditionalGeneration"
+        | "KimiVLForConditionalGeneration" => moon::moon(context, body.hidden),
         "MiniMaxM3SparseForConditionalGeneration" => clip::minimax(context, body.hidden),
         "Gemma4ForConditionalGeneration" => gemma::gemma4(context, body.hidden),
         _ => return,
@@ -56,7 +64,7 @@ impl Sizes {
             hidden: vision.size(&["hidden_size", "vt_hidden_size", "embed_dim"]),
             heads: vision.size(&["num_attention_heads", "num_heads", "vt_num_attention_heads"]),
             width: vision.size(&["intermediate_size", "vt_intermediate_size"]),
-            patch: vision.size(&["patch_size"]),
+            patch: patch_side(vision),
             channels: vision.positive_or(&["num_channels", "in_channels", "in_chans"], 3),
         }
     }
@@ -64,6 +72,23 @@ impl Sizes {
     /// Features of one square patch.
     const fn patch_features(&self) -> u64 {
         self.channels.saturating_mul(self.patch).saturating_mul(self.patch)
+    }
+}
+
+/// The side of a patch, which files of transformers' towers give for height and width.
+fn patch_side(vision: &Config<'_>) -> u64 {
+    match vision.value(&["patch_size"]) {
+        Some((value, _)) if value.is_array() => {
+            let sides = vision.numbers(&["patch_size"], MAX_SIZE).unwrap_or_default();
+            match sides.as_slice() {
+                [height, width] if height == width && *height > 0 => *height,
+                _ => {
+                    vision.refuse("patch_size", "not_allowed", "expected one size, or two that are equal");
+                    1
+                }
+            }
+        }
+        _ => vision.size(&["patch_size"]),
     }
 }
 
@@ -115,16 +140,39 @@ struct Block {
 
 /// The repeated blocks of a tower as tensors with `layers` copies.
 fn blocks(tower: &mut Layer<'_>, sizes: &Sizes, block: &Block, cutting: Cutting) {
+    blocks_cut(tower, sizes, block, cutting, cutting);
+}
+
+/// What `add` gives to the tower stands in each of its blocks.
+fn in_each_block(tower: &mut Layer<'_>, sizes: &Sizes, add: impl FnOnce(&mut Layer<'_>)) {
     let from = tower.tensors.len();
+    add(tower);
+    for tensor in tower.tensors.iter_mut().skip(from) {
+        tensor.copies = sizes.layers;
+    }
+}
+
+/// As [`blocks`], with attention and feed-forward block cut apart.
+fn blocks_cut(
+    tower: &mut Layer<'_>,
+    sizes: &Sizes,
+    block: &Block,
+    attention: Cutting,
+    feed_forward: Cutting,
+) {
+    in_each_block(tower, sizes, |tower| one_block(tower, sizes, block, attention, feed_forward));
+}
+
+fn one_block(tower: &mut Layer<'_>, sizes: &Sizes, block: &Block, attention: Cutting, feed_forward: Cutting) {
     let hidden = Part::whole(sizes.hidden);
     let head = block.attention_width.checked_div(sizes.heads).unwrap_or(0);
-    let heads = cutting.heads(sizes.heads, head);
+    let heads = attention.heads(sizes.heads, head);
     tower.linear(Role::Tower, "blocks.0.attn.qkv_proj", &[heads, heads, heads], hidden, block.attention_bias);
     tower.linear(Role::Tower, "blocks.0.attn.o_proj", &[hidden], heads, false);
     if block.attention_bias {
         tower.vector(Role::Tower, "blocks.0.attn.o_proj.bias", &[hidden]);
     }
-    let width = cutting.features(sizes.width, "vision intermediate size");
+    let width = feed_forward.features(sizes.width, "vision intermediate size");
     let up: &[Part] = if block.gated { &[width, width] } else { &[width] };
     tower.linear(Role::Tower, "blocks.0.mlp.up_proj", up, hidden, block.mlp_bias);
     tower.linear(Role::Tower, "blocks.0.mlp.down_proj", &[hidden], width, block.mlp_bias);
@@ -134,9 +182,6 @@ fn blocks(tower: &mut Layer<'_>, sizes: &Sizes, block: &Block, cutting: Cutting)
     if block.qk_norm {
         tower.norm("blocks.0.q_norm", head);
         tower.norm("blocks.0.k_norm", head);
-    }
-    for tensor in tower.tensors.iter_mut().skip(from) {
-        tensor.copies = sizes.layers;
     }
 }
 

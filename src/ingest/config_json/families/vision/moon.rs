@@ -5,7 +5,7 @@ use super::super::Context;
 use super::{Block, Cutting, Sizes, blocks, buffer};
 use crate::planner::model::ledger::{Part, Role};
 
-/// MoonViT of Kimi K2.5 and K3; quantisation leaves it alone.
+/// MoonViT of Kimi-VL, K2.5 and K3; quantisation leaves it alone.
 pub(super) fn moon<'c>(context: &Context<'c>, text: u64) -> Option<Layer<'c>> {
     let vision = context.top.section("vision_config", false)?;
     let sizes = Sizes::of(&vision);
@@ -57,8 +57,10 @@ pub(super) fn moon<'c>(context: &Context<'c>, text: u64) -> Option<Layer<'c>> {
     } else {
         tower.layer_norm("mm_projector.pre_norm", sizes.hidden, true);
     }
-    // sines of the frame positions in fp32
-    let frames = vision.positive_or(&["init_pos_emb_time"], 4);
-    buffer(&mut tower, sizes.hidden.saturating_mul(frames).saturating_mul(4));
+    if context.architecture != "KimiVLForConditionalGeneration" {
+        // sines of the frame positions in fp32; Kimi-VL has no frames
+        let frames = vision.positive_or(&["init_pos_emb_time"], 4);
+        buffer(&mut tower, sizes.hidden.saturating_mul(frames).saturating_mul(4));
+    }
     Some(tower)
 }

@@ -1,6 +1,7 @@
 //! The towers of Qwen: patches over frames, mergers of neighbouring patches.
 
 use super::super::super::build::Layer;
+use super::super::super::reader::MAX_LAYERS;
 use super::super::Context;
 use super::{Block, Cutting, Sizes, blocks, buffer};
 use crate::planner::model::ledger::{Part, Role};
@@ -15,10 +16,43 @@ fn merger(tower: &mut Layer<'_>, merged: u64, out: u64, norm: u64, norm_bias: bo
 }
 
 /// The rotary table of a tower: half of a head over 8192 positions.
-fn half_rope(tower: &mut Layer<'_>, sizes: &Sizes) {
+pub(super) fn half_rope(tower: &mut Layer<'_>, sizes: &Sizes) {
     let features = sizes.hidden.checked_div(sizes.heads).unwrap_or(0) / 2;
     let bytes = features.saturating_mul(8192).saturating_mul(tower.dtype().bytes());
     buffer(tower, bytes);
+}
+
+/// Qwen2-VL: its file gives the width of the blocks as a multiple, and the decoder's width as `hidden_size`.
+pub(super) fn qwen2<'c>(context: &Context<'c>) -> Option<Layer<'c>> {
+    let vision = context.top.section("vision_config", false)?;
+    let hidden = vision.size(&["embed_dim"]);
+    let sizes = Sizes {
+        layers: vision.size_within(&["depth"], MAX_LAYERS),
+        hidden,
+        heads: vision.size(&["num_heads"]),
+        width: hidden.saturating_mul(vision.positive_or(&["mlp_ratio"], 4)),
+        patch: vision.size(&["patch_size"]),
+        channels: vision.positive_or(&["in_channels", "in_chans"], 3),
+    };
+    let mut tower = Layer::tower(context.quantiser, "visual", false);
+    let frames = vision.positive_or(&["temporal_patch_size"], 2);
+    let merge = vision.positive_or(&["spatial_merge_size"], 2);
+    let features = sizes.patch_features().saturating_mul(frames);
+    tower.plain_linear(Role::Tower, "patch_embed", &[Part::whole(hidden)], Part::whole(features), false);
+    let block = Block {
+        attention_width: hidden,
+        attention_bias: true,
+        gated: false,
+        mlp_bias: true,
+        norms: 2,
+        norm_bias: true,
+        qk_norm: false,
+    };
+    blocks(&mut tower, &sizes, &block, Cutting::Even);
+    let merged = hidden.saturating_mul(merge).saturating_mul(merge);
+    merger(&mut tower, merged, vision.size(&["hidden_size"]), hidden, true);
+    half_rope(&mut tower, &sizes);
+    Some(tower)
 }
 
 /// Qwen2.5-VL.
