@@ -32,6 +32,7 @@ fn input(cluster_text: &str) -> PlanInput {
             output_tokens: 512,
             context_tokens: Some(32_768),
             concurrency: 64,
+            prefix_cache_hit_rate: 0.0,
         },
         slo: Slo::default(),
         objective: Objective::Balanced,

@@ -164,6 +164,15 @@ pub struct EngineArgs {
     /// Draft tokens of speculative decoding.
     #[arg(long, value_name = "N")]
     pub num_speculative_tokens: Option<String>,
+    /// What drafts: mtp, eagle, eagle3, draft_model, ngram.
+    #[arg(long, value_name = "METHOD")]
+    pub speculative_method: Option<String>,
+    /// Chance that a draft token holds where those before it did.
+    #[arg(long, value_name = "0..1")]
+    pub acceptance_rate: Option<String>,
+    /// Weights of a draft model.
+    #[arg(long, value_name = "BYTES")]
+    pub draft_weights_bytes: Option<String>,
     /// Layers of each pipeline stage, e.g. 21,20,20 (the engine's VLLM_PP_LAYER_PARTITION).
     #[arg(long, value_name = "N,N,…", value_delimiter = ',')]
     pub pp_layer_partition: Vec<String>,
@@ -204,6 +213,9 @@ pub struct WorkloadArgs {
     /// Requests in flight over the whole deployment.
     #[arg(long, value_name = "N")]
     pub concurrency: Option<String>,
+    /// Share of the prompt tokens that are in the cache already.
+    #[arg(long, value_name = "0..1")]
+    pub prefix_cache_hit_rate: Option<String>,
     /// Longest acceptable time to the first token.
     #[arg(long, value_name = "MS")]
     pub ttft_ms: Option<String>,

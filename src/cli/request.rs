@@ -200,6 +200,10 @@ pub(super) fn engine_of(args: &EngineArgs) -> Map<String, Value> {
             ("num_speculative_tokens", &args.num_speculative_tokens),
         ],
     );
+    let speculative = speculative_of(args);
+    if !speculative.is_empty() {
+        engine.insert("speculative_config".to_owned(), Value::Object(speculative));
+    }
     list(&mut engine, "pp_layer_partition", &args.pp_layer_partition);
     for (name, on, off) in [
         ("async_scheduling", args.async_scheduling, args.no_async_scheduling),
@@ -215,6 +219,19 @@ pub(super) fn engine_of(args: &EngineArgs) -> Map<String, Value> {
     engine
 }
 
+/// What drafts tokens, without their number, which has a flag of its own.
+fn speculative_of(args: &EngineArgs) -> Map<String, Value> {
+    let mut config = Map::new();
+    if let Some(method) = &args.speculative_method {
+        config.insert("method".to_owned(), Value::from(method.as_str()));
+    }
+    numbers(
+        &mut config,
+        &[("acceptance_rate", &args.acceptance_rate), ("draft_weights_bytes", &args.draft_weights_bytes)],
+    );
+    config
+}
+
 pub(super) fn workload_of(args: &WorkloadArgs) -> (Map<String, Value>, Map<String, Value>) {
     let (mut workload, mut slo) = (Map::new(), Map::new());
     numbers(
@@ -224,6 +241,7 @@ pub(super) fn workload_of(args: &WorkloadArgs) -> (Map<String, Value>, Map<Strin
             ("output_tokens", &args.output_tokens),
             ("context_tokens", &args.context_tokens),
             ("concurrency", &args.concurrency),
+            ("prefix_cache_hit_rate", &args.prefix_cache_hit_rate),
         ],
     );
     numbers(&mut slo, &[("ttft_ms", &args.ttft_ms), ("tpot_ms", &args.tpot_ms)]);
@@ -344,6 +362,8 @@ pub fn flag_of(pointer: &str) -> String {
         }
         ["engine", "name"] => "--engine".to_owned(),
         ["engine", "version"] => "--engine-version".to_owned(),
+        ["engine", "speculative_config", "method"] => "--speculative-method".to_owned(),
+        ["engine", "speculative_config", name] => format!("--{}", name.replace('_', "-")),
         ["search", "allow_idle_gpus"] => "--no-idle-gpus".to_owned(),
         ["over" | "by", ..] => format!("--{}", parts.first().copied().unwrap_or_default()),
         ["filter", "fits"] => "--only-fitting".to_owned(),
@@ -382,7 +402,8 @@ mod tests {
     fn every_flag_reaches_the_request() {
         let flags = "--model org/m --cluster 8xH100 --engine vllm --engine-version 0.33 --gpu-memory-utilization 0.9 \
             --kv-cache-dtype fp8 --max-model-len 32K --max-num-seqs 64 --max-num-batched-tokens 8192 --block-size 16 \
-            --kv-cache-memory-bytes 1g --quantization fp8 --num-speculative-tokens 2 --pp-layer-partition 40,40 \
+            --kv-cache-memory-bytes 1g --quantization fp8 --num-speculative-tokens 2 \
+            --speculative-method mtp --acceptance-rate 0.7 --draft-weights-bytes 2g --prefix-cache-hit-rate 0.5 --pp-layer-partition 40,40 \
             --no-async-scheduling --enable-prefix-caching --disable-hybrid-kv-cache-manager --language-model-only \
             --enforce-eager --input-tokens 1k --output-tokens 100 --context-tokens 2000 --concurrency 7 --ttft-ms 900 \
             --tpot-ms 40.5 --objective capacity --tp 8,16 --pp 1 --dp 1 --ep 1 --attention-dp 1 --dcp 1,2 \
@@ -398,10 +419,13 @@ mod tests {
                 "engine": {"name": "vllm", "version": "0.33", "kv_cache_dtype": "fp8", "quantization": "fp8",
                     "gpu_memory_utilization": 0.9, "max_model_len": 32768, "max_num_seqs": 64,
                     "max_num_batched_tokens": 8192, "block_size": 16, "kv_cache_memory_bytes": 1_000_000_000,
-                    "num_speculative_tokens": 2, "pp_layer_partition": [40, 40], "async_scheduling": false,
+                    "num_speculative_tokens": 2,
+                    "speculative_config": {"method": "mtp", "acceptance_rate": 0.7, "draft_weights_bytes": 2_000_000_000},
+                    "pp_layer_partition": [40, 40], "async_scheduling": false,
                     "enable_prefix_caching": true, "disable_hybrid_kv_cache_manager": true,
                     "language_model_only": true, "enforce_eager": true},
-                "workload": {"input_tokens": 1000, "output_tokens": 100, "context_tokens": 2000, "concurrency": 7},
+                "workload": {"input_tokens": 1000, "output_tokens": 100, "context_tokens": 2000, "concurrency": 7,
+                    "prefix_cache_hit_rate": 0.5},
                 "slo": {"ttft_ms": 900, "tpot_ms": 40.5},
                 "search": {"tp": [8, 16], "pp": [1], "dp": [1], "ep": [1], "attention_dp": [1], "dcp": [1, 2],
                     "allow_idle_gpus": false},
@@ -418,6 +442,8 @@ mod tests {
             ("#/engine/max_model_len", "--max-model-len"),
             ("#/workload/input_tokens", "--input-tokens"),
             ("#/search/tp/0", "--tp"),
+            ("#/engine/speculative_config/method", "--speculative-method"),
+            ("#/engine/speculative_config/acceptance_rate", "--acceptance-rate"),
             ("#/assumptions/reserve_bytes", "--assume reserve_bytes"),
             ("#/model/overrides/num_key_value_heads", "--override num_key_value_heads"),
             ("#/model/config/num_hidden_layers", "--model: num_hidden_layers"),

@@ -174,9 +174,32 @@ pub struct EngineBody {
     /// Draft tokens of speculative decoding.
     #[schema(minimum = 0, maximum = 1024)]
     pub num_speculative_tokens: Option<u64>,
+    /// What drafts tokens, and how often they hold.
+    pub speculative_config: Option<SpeculativeBody>,
     /// Layers of each pipeline stage.
     #[schema(min_items = 1, max_items = 1024)]
     pub pp_layer_partition: Option<Vec<u64>>,
+}
+
+/// Speculative decoding, as vLLM's `speculative_config` has it.
+#[derive(Debug, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SpeculativeBody {
+    /// `mtp`, `eagle`, `eagle3`, `draft_model`, `ngram`, or an engine's other name for one of these.
+    #[schema(min_length = 1, max_length = 200, example = "mtp")]
+    pub method: Option<String>,
+    /// The drafter's id, for people.
+    #[schema(min_length = 1, max_length = 200)]
+    pub model: Option<String>,
+    /// Draft tokens of a step.
+    #[schema(minimum = 0, maximum = 1024)]
+    pub num_speculative_tokens: Option<u64>,
+    /// Chance that a draft token holds where those before it did.
+    #[schema(minimum = 0.0, maximum = 1.0)]
+    pub acceptance_rate: Option<f64>,
+    /// Weights of the drafter over all ranks; needed for `draft_model`.
+    #[schema(minimum = 1, maximum = 9_007_199_254_740_991_u64)]
+    pub draft_weights_bytes: Option<u64>,
 }
 
 /// The load to plan for.
@@ -195,6 +218,9 @@ pub struct WorkloadBody {
     /// Requests in flight over the whole deployment.
     #[schema(minimum = 1, maximum = 100_000_000, default = 64)]
     pub concurrency: Option<u64>,
+    /// Share of the prompt tokens whose cache is there already, so that they are not computed again.
+    #[schema(minimum = 0.0, maximum = 1.0, default = 0.0)]
+    pub prefix_cache_hit_rate: Option<f64>,
 }
 
 /// What the caller needs.

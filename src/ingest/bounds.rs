@@ -18,6 +18,8 @@ pub const BLOCK_SIZE: RangeInclusive<u64> = 1..=1_048_576;
 pub const UTILIZATION: RangeInclusive<f64> = 0.01..=1.0;
 /// Bytes of memory or weights, up to 2^53 - 1.
 pub const BYTES: RangeInclusive<u64> = 1..=MAX_EXACT;
+/// A share of something.
+pub const SHARE: RangeInclusive<f64> = 0.0..=1.0;
 /// Draft tokens of speculative decoding.
 pub const DRAFT_TOKENS: RangeInclusive<u64> = 0..=1024;
 /// Layers of a pipeline stage.

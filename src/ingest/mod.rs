@@ -18,6 +18,7 @@ pub mod manifest;
 pub mod question;
 pub mod request;
 pub mod sizing;
+mod speculation;
 pub mod sweep;
 pub mod yaml;
 

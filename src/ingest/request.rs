@@ -300,6 +300,7 @@ fn read_engine(mut engine: Fields<'_, '_>) -> EngineSettings {
     let seqs = of("max_num_seqs", &mut engine);
     let batched = of("max_num_batched_tokens", &mut engine);
     let block = of("block_size", &mut engine);
+    let (num_speculative_tokens, speculation) = super::speculation::read(&mut engine);
     let settings = EngineSettings {
         gpu_memory_utilization: engine.number(utilization, bounds::UTILIZATION),
         kv_cache_dtype: engine.text("kv_cache_dtype", bounds::NAME_CHARS).unwrap_or("auto").trim().to_owned(),
@@ -314,7 +315,8 @@ fn read_engine(mut engine: Fields<'_, '_>) -> EngineSettings {
         disable_hybrid_kv_cache_manager: engine.flag("disable_hybrid_kv_cache_manager").unwrap_or(false),
         language_model_only: engine.flag("language_model_only").unwrap_or(false),
         enforce_eager: engine.flag("enforce_eager").unwrap_or(false),
-        num_speculative_tokens: engine.whole("num_speculative_tokens", bounds::DRAFT_TOKENS).unwrap_or(0),
+        num_speculative_tokens,
+        speculation,
         pp_layer_partition: engine.wholes("pp_layer_partition", bounds::STAGE_LAYERS, bounds::STAGES),
         swa_full_tokens_ratio: engine.number("swa_full_tokens_ratio", 0.001..=1.0),
         mamba_full_memory_ratio: engine.number("mamba_full_memory_ratio", 0.001..=100.0),
@@ -343,6 +345,7 @@ pub(super) fn read_workload(fields: &mut Fields<'_, '_>) -> Workload {
         output_tokens: DEFAULT_OUTPUT_TOKENS,
         context_tokens: None,
         concurrency: DEFAULT_CONCURRENCY,
+        prefix_cache_hit_rate: 0.0,
     };
     if let Some(mut given) = fields.object("workload") {
         workload = Workload {
@@ -350,6 +353,7 @@ pub(super) fn read_workload(fields: &mut Fields<'_, '_>) -> Workload {
             output_tokens: given.whole("output_tokens", bounds::TOKENS).unwrap_or(workload.output_tokens),
             context_tokens: given.whole("context_tokens", bounds::TOKENS),
             concurrency: given.whole("concurrency", bounds::CONCURRENCY).unwrap_or(workload.concurrency),
+            prefix_cache_hit_rate: given.number("prefix_cache_hit_rate", bounds::SHARE).unwrap_or(0.0),
         };
         given.finish();
     }

@@ -3,7 +3,7 @@ use crate::planner::estimate::{Basis, Estimate};
 use crate::planner::input::EngineSettings;
 use crate::planner::latency::roof::{Passes, roof};
 use crate::planner::plan::{
-    Breakdown, Capacity, Cost, EngineEcho, EngineName, KvSummary, Latency, Launch, Layout, MemorySummary,
+    Admission, Breakdown, Capacity, Cost, EngineEcho, EngineName, KvSummary, Latency, Launch, Layout, MemorySummary,
     Placement, RankedLayout, Throughput,
 };
 use crate::planner::units::Bytes;
@@ -63,6 +63,7 @@ fn layout(tp: u64, pp: u64, dp: u64, attention_dp: u64, ep: u64, dcp: u64, holds
             engine_max_concurrency: 1.0,
             bound: "kv_cache".to_owned(),
             engine_log_line: String::new(),
+            admission: Admission::default(),
         },
         latency: Latency {
             ttft_ms: unknown,
@@ -74,6 +75,7 @@ fn layout(tp: u64, pp: u64, dp: u64, attention_dp: u64, ep: u64, dcp: u64, holds
             communication_share: 0.0,
             prefill_communication_share: 0.0,
             all_reduces_per_pass: 0,
+            tokens_per_step: 1.0,
             bound: "weights".to_owned(),
         },
         roof: roof(&[], Passes { batch: 1.0, context_tokens: 1.0, chunk_tokens: 1.0 }, 1.0, 1.0),
@@ -106,6 +108,7 @@ fn command(layout: &RankedLayout, change: impl FnOnce(&mut EngineSettings)) -> S
         block_size: settings.block_size,
         kv_cache_memory_bytes: settings.kv_cache_memory_bytes.map(Bytes::get),
         quantization: settings.quantization.clone(),
+        speculative_config: None,
     };
     let model = "org/model";
     let engine = Engine::Vllm;

@@ -1,12 +1,17 @@
 //! The words: one sentence for the whole, and for each layout what to beware of and why it stands where it does.
 
+mod warnings;
+
+pub use warnings::layout_warnings;
+
 use super::candidate::{Candidate, whole};
 use super::input::{Objective, PlanInput};
 use super::layout::sizes;
 use super::plan::{Layout, Warning};
-use super::replica::{Ground, Replica};
+use super::replica::Ground;
 use super::search::{Found, Ranked};
-use super::units::{Bytes, grouped};
+use super::speculation::DraftMethod;
+use super::units::grouped;
 
 /// The answer in one or two sentences.
 #[must_use]
@@ -122,143 +127,6 @@ pub fn question_warnings(input: &PlanInput) -> Vec<Warning> {
         .collect()
 }
 
-/// What to beware of in a layout.
-#[must_use]
-pub fn layout_warnings(ground: &Ground<'_>, candidate: &Candidate) -> Vec<Warning> {
-    let mut list = Vec::new();
-    let mut warn = |code: &str, message: String| list.push(Warning { code: code.to_owned(), message });
-    let replica = &candidate.replica;
-    let shape = &replica.shape;
-    let copies = replica.cache.replication_factor;
-    if copies > 1.0 {
-        let held = candidate.standing.kv_tokens_total;
-        let sharded = whole(held as f64 * copies);
-        warn(
-            "kv_replicated",
-            format!(
-                "TP={} holds {} {} times: {} KV tokens instead of about {} if the cache could be split over all \
-                 ranks, {} lost.",
-                shape.tp,
-                copied(ground.input),
-                factor(copies),
-                grouped(held),
-                grouped(sharded),
-                grouped(sharded.saturating_sub(held)),
-            ),
-        );
-    }
-    if replica.placed.tp.is_over_fabric() {
-        warn(
-            "tp_crosses_nodes",
-            format!(
-                "TP={} crosses nodes over {}: every one of {} all-reduces a pass waits for it.",
-                shape.tp, replica.placed.tp.link.key, candidate.all_reduces_per_pass
-            ),
-        );
-    }
-    if candidate.idle_gpus > 0 {
-        warn("idle_gpus", format!("{} of the pool stay idle.", counted(candidate.idle_gpus, "GPU")));
-    }
-    if !candidate.standing.serves {
-        warn(
-            "context_does_not_fit",
-            format!(
-                "Not one sequence of {} tokens fits; the longest is {} tokens.",
-                grouped(ground.context().get()),
-                grouped(replica.longest.get())
-            ),
-        );
-    }
-    if ground.context() > ground.settings.max_model_len {
-        warn(
-            "context_exceeds_max_model_len",
-            format!(
-                "The asked context of {} tokens is longer than max_model_len ({}): the engine refuses such requests.",
-                grouped(ground.context().get()),
-                grouped(ground.settings.max_model_len.get())
-            ),
-        );
-    }
-    if ground.settings.max_model_len.get() > ground.model.context_length.max(1) {
-        warn(
-            "max_model_len_exceeds_model",
-            format!(
-                "max_model_len ({}) is longer than the model's own {} tokens: the engine refuses to start so, unless it is told to \
-                 allow it.",
-                grouped(ground.settings.max_model_len.get()),
-                grouped(ground.model.context_length)
-            ),
-        );
-    }
-    if whole(candidate.sequences_at_context) > ground.settings.max_num_seqs {
-        warn(
-            "max_num_seqs_binds",
-            format!(
-                "The cache would hold {} sequences, max_num_seqs admits {}.",
-                grouped(whole(candidate.sequences_at_context)),
-                grouped(ground.settings.max_num_seqs)
-            ),
-        );
-    }
-    if candidate.concurrency < ground.input.workload.concurrency {
-        warn(
-            "concurrency_exceeds_capacity",
-            format!(
-                "{} requests were asked for at once and {} run; the others wait.",
-                grouped(ground.input.workload.concurrency),
-                grouped(candidate.concurrency)
-            ),
-        );
-    }
-    if let Some(free) = replica.budget.free.iter().min()
-        && *free < replica.budget.budget
-    {
-        warn("free_memory", free_memory(ground, replica, *free));
-    }
-    if ground.gpu.memory_assumed && !ground.input.overrides.has("gpu_memory_bytes") {
-        warn(
-            "gpu_memory_assumed",
-            format!(
-                "No driver figure is known for {}: its memory is derived from the marketing size.",
-                ground.gpu.name
-            ),
-        );
-    }
-    list
-}
-
-/// What the free memory that the caller gave does to a layout.
-fn free_memory(ground: &Ground<'_>, replica: &Replica, least: Bytes) -> String {
-    let binding = replica.capacity.binding_stage;
-    let knob = (least.as_f64() / ground.gpu.memory_bytes.as_f64().max(1.0) * 1000.0).floor() / 1000.0;
-    let mut text = if replica.stages.len() > 1 {
-        format!(
-            "Stage {binding} binds: its GPU lets the engine use {:.2} GiB",
-            replica.budget.of(binding).gib()
-        )
-    } else {
-        format!("The tightest GPU lets the engine use {:.2} GiB", least.gib())
-    };
-    text.push_str(&format!(
-        " of what is free beside {:.2} GiB for the engine's own processes.",
-        replica.budget.outside.bytes.gib()
-    ));
-    if let Some(partition) = &replica.layer_partition {
-        let layers: Vec<String> = partition.iter().map(u64::to_string).collect();
-        text.push_str(&format!(" The layers follow the memory: {} by stage.", layers.join(", ")));
-    }
-    let uneven = replica.budget.free.iter().any(|free| *free != least);
-    text.push_str(&if uneven {
-        format!(
-            " One memory fraction for all ranks can be at most {knob:.3}; these figures need each rank started with \
-             its own."
-        )
-    } else {
-        format!(" The engine starts with a memory fraction of at most {knob:.3}.")
-    });
-    text
-}
-
 /// Why a layout stands where it does.
 #[must_use]
 pub fn reasons(ground: &Ground<'_>, ranked: &Ranked, found: &Found<'_>) -> Vec<String> {
@@ -291,10 +159,42 @@ pub fn reasons(ground: &Ground<'_>, ranked: &Ranked, found: &Found<'_>) -> Vec<S
         ));
     }
     list.push(format!("A decode step is bound by {}.", candidate.timing.decode.bound()));
+    list.extend(drafting(ground, candidate));
+    list.extend(reuse(ground));
     if ranked.pareto {
         list.push("No other layout gives both more tokens per second and GPU and a shorter TPOT.".to_owned());
     }
     list
+}
+
+/// What speculative decoding gives a step.
+fn drafting(ground: &Ground<'_>, candidate: &Candidate) -> Option<String> {
+    let drafts = ground.settings.num_speculative_tokens;
+    let method = ground.settings.speculation.method.map_or("a drafter that is not named", DraftMethod::name);
+    (drafts > 0).then(|| {
+        format!(
+            "Each step checks {} from {method} for every sequence; each holds with a chance of {:.2}, so it gives {:.2} tokens \
+             in {}.",
+            counted(drafts, "draft token"),
+            ground.acceptance(),
+            candidate.timing.tokens_per_step,
+            milliseconds(candidate.timing.decode.total_s()),
+        )
+    })
+}
+
+/// What a prompt is spared.
+fn reuse(ground: &Ground<'_>) -> Option<String> {
+    let workload = &ground.input.workload;
+    let reused = whole(workload.reused_tokens(&ground.settings));
+    (reused > 0).then(|| {
+        format!(
+            "{} of {} prompt tokens are in the cache already: {} are computed.",
+            grouped(reused),
+            grouped(workload.input_tokens),
+            grouped(workload.input_tokens.saturating_sub(reused).max(1)),
+        )
+    })
 }
 
 fn merit(objective: Objective, candidate: &Candidate) -> String {

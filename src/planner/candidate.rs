@@ -5,8 +5,9 @@ use std::sync::Arc;
 use super::input::PlanInput;
 use super::judge::Judge;
 use super::latency::calibrated::layout::{Asked, Speed};
+use super::latency::calibrated::parameters::Parameter;
 use super::latency::load::stage_loads;
-use super::latency::{LatencyInput, Timing, roofline};
+use super::latency::{Drafts, LatencyInput, Timing, roofline};
 use super::layout::Shape;
 use super::ranking::Standing;
 use super::replica::{Ground, Replica};
@@ -137,8 +138,10 @@ impl Ground<'_> {
             all_reduces_per_pass: self.all_reduces_per_pass(&replica.shape),
             batch: (concurrency as f64 / caches as f64).max(1.0),
             input_tokens: self.input.workload.input_tokens as f64,
+            reused_tokens: self.input.workload.reused_tokens(&self.settings),
             context_tokens: self.context().as_f64(),
             chunk_tokens: self.settings.max_num_batched_tokens as f64,
+            drafts: self.drafts(&replica.shape),
         };
         roofline::estimate(&latency, &self.constants(replica))
     }
@@ -146,16 +149,41 @@ impl Ground<'_> {
     /// The load of one cache. Sequences wait when more came than fit at the length of a request, which may be more
     /// than fit at the asked context.
     fn asked(&self, replica: &Replica, caches: u64, concurrency: u64, asked: u64) -> Asked {
-        let workload = &self.input.workload;
-        let length = Tokens(workload.input_tokens.saturating_add(workload.output_tokens).max(1));
-        let fit = whole(replica.cache.sequences_at(replica.capacity.blocks, length))
-            .min(self.settings.max_num_seqs)
-            .saturating_mul(caches)
-            .max(concurrency);
+        let fit = self.places(replica).0.saturating_mul(caches).max(concurrency);
         let caches = caches.max(1) as f64;
         Asked {
             running: (concurrency as f64 / caches).max(1.0),
             waiting: asked.saturating_sub(fit) as f64 / caches,
+        }
+    }
+
+    /// Chance that a draft token holds where those before it did: as given, else as fitted.
+    #[must_use]
+    pub fn acceptance(&self) -> f64 {
+        let fitted = || self.input.calibration.values.get(Parameter::Acceptance).min(1.0);
+        self.settings.speculation.acceptance_rate.unwrap_or_else(fitted)
+    }
+
+    /// Tokens of a request at its end.
+    #[must_use]
+    pub fn request_tokens(&self) -> Tokens {
+        let workload = &self.input.workload;
+        Tokens(workload.input_tokens.saturating_add(workload.output_tokens).max(1))
+    }
+
+    /// Requests that have room up to their end in one cache, and whether the cache is what stops more of them.
+    #[must_use]
+    pub fn places(&self, replica: &Replica) -> (u64, bool) {
+        let held = whole(replica.cache.sequences_at(replica.capacity.blocks, self.request_tokens()));
+        (held.min(self.settings.max_num_seqs), held < self.settings.max_num_seqs)
+    }
+
+    /// Speculative decoding as the plain model counts it; drafts hold as often as in the calibration where nothing else is said.
+    fn drafts(&self, shape: &Shape) -> Drafts {
+        Drafts {
+            tokens: self.settings.num_speculative_tokens as f64,
+            acceptance: self.acceptance(),
+            weights_bytes: self.drafter(shape).map_or(0.0, |drafter| drafter.held().as_f64()),
         }
     }
 

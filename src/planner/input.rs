@@ -7,9 +7,11 @@ use std::sync::Arc;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::engine::ResolvedSettings;
 use super::hardware::Cluster;
 use super::latency::calibrated::Calibration;
 use super::model::ModelSpec;
+use super::speculation::Speculation;
 use super::units::Bytes;
 
 /// One question to the planner.
@@ -60,6 +62,8 @@ pub struct EngineSettings {
     pub enforce_eager: bool,
     /// Draft tokens of speculative decoding, 0 without it.
     pub num_speculative_tokens: u64,
+    /// What drafts them, and how many hold.
+    pub speculation: Speculation,
     /// Layers of each pipeline stage, given outright (`VLLM_PP_LAYER_PARTITION`).
     pub pp_layer_partition: Option<Vec<u64>>,
     /// SGLang: tokens of the window pool, as a share of those of the full pool.
@@ -89,6 +93,7 @@ impl EngineSettings {
             language_model_only: false,
             enforce_eager: false,
             num_speculative_tokens: 0,
+            speculation: Speculation::default(),
             pp_layer_partition: None,
             swa_full_tokens_ratio: None,
             mamba_full_memory_ratio: None,
@@ -107,6 +112,21 @@ pub struct Workload {
     pub context_tokens: Option<u64>,
     /// Requests in flight over the whole deployment.
     pub concurrency: u64,
+    /// Share of a request's prompt tokens whose cache is there already, 0..=1: they are not computed again. The cache of a
+    /// running request is held whole all the same.
+    pub prefix_cache_hit_rate: f64,
+}
+
+impl Workload {
+    /// Prompt tokens that are not computed again; none where the engine keeps no prefixes.
+    #[must_use]
+    pub fn reused_tokens(&self, settings: &ResolvedSettings) -> f64 {
+        if settings.prefix_caching {
+            self.input_tokens as f64 * self.prefix_cache_hit_rate.clamp(0.0, 1.0)
+        } else {
+            0.0
+        }
+    }
 }
 
 /// What the caller needs; `None` = no limit.

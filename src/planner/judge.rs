@@ -126,7 +126,7 @@ impl<'g, 'a> Judge<'g, 'a> {
         let split = (shape.ep, shape.attention_dp);
         let products = shared(&mut self.products, split, || RankWork::of_products(&ground.model, shape))?;
         let worked = shared(&mut self.worked, (shape.ep, shape.attention_dp, shape.dcp), || {
-            pace.worked(products.with_cache(&ground.model, shape))
+            pace.worked(products.with_cache(&ground.model, shape), ground.drafter(shape))
         })?;
         let wires = last(&mut self.wires, (shape.pp, shape.attention_dp, shape.ep), || {
             pace.wires(ground, replica, &worked.work)

@@ -45,6 +45,7 @@ pub mod show;
 pub mod sizes;
 pub mod sizing;
 pub mod smallest;
+pub mod speculation;
 pub mod sweep;
 pub mod units;
 

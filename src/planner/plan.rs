@@ -125,6 +125,22 @@ pub struct EngineEcho {
     pub block_size: Option<u64>,
     pub kv_cache_memory_bytes: Option<u64>,
     pub quantization: Option<String>,
+    /// Speculative decoding; absent without it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speculative_config: Option<SpeculationEcho>,
+}
+
+/// Speculative decoding as the engine is started with it.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct SpeculationEcho {
+    /// `mtp`, `eagle`, `eagle3`, `draft_model`, `ngram`; null: not named.
+    pub method: Option<String>,
+    /// Draft tokens of a step.
+    pub num_speculative_tokens: u64,
+    /// Chance that a draft token holds where those before it did.
+    pub acceptance_rate: f64,
+    /// False where the calibration's own rate stands for it.
+    pub acceptance_rate_given: bool,
 }
 
 /// The load.
@@ -134,6 +150,8 @@ pub struct WorkloadEcho {
     pub output_tokens: u64,
     pub context_tokens: u64,
     pub concurrency: u64,
+    /// Share of the prompt tokens that are not computed again.
+    pub prefix_cache_hit_rate: f64,
 }
 
 /// The limits.
@@ -266,6 +284,32 @@ pub struct Capacity {
     pub bound: String,
     /// The engine's own log line.
     pub engine_log_line: String,
+    /// The asked requests against what the cache and the batch admit.
+    pub admission: Admission,
+}
+
+/// Requests in flight against places for them, over the deployment.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, ToSchema)]
+pub struct Admission {
+    /// Tokens of a request at its end: `input_tokens + output_tokens`.
+    pub request_tokens: u64,
+    /// Requests in flight that were asked for.
+    pub asked: u64,
+    /// Of those, the ones that have room up to their end at the same time.
+    pub admitted: u64,
+    /// The others.
+    pub waiting: u64,
+    /// What stops the others: `none`, `kv_cache` or `max_num_seqs`.
+    pub bound: String,
+    /// The engine lets more start than have room up to their end, and puts running ones back when the cache is full.
+    pub preemption: bool,
+    /// What becomes of a request that finds the cache full: `recompute` (put back, its tokens computed again later) or `wait`
+    /// (not started before there is room for all of it).
+    pub when_full: String,
+    /// Part of `ttft_ms` that waits for a place.
+    pub slot_wait_ms: f64,
+    /// A prompt, computed again by a request that was put back; 0 where none is.
+    pub recompute_ms: f64,
 }
 
 /// How fast.
@@ -285,6 +329,8 @@ pub struct Latency {
     /// The same for a prefill chunk.
     pub prefill_communication_share: f64,
     pub all_reduces_per_pass: u64,
+    /// Tokens of each sequence that a decode step gives: 1, with speculative decoding 1 + a + … + a^k.
+    pub tokens_per_step: f64,
     /// The largest part of a decode step: `weights`, `kv`, `compute`, `communication`, `overhead`.
     pub bound: String,
 }

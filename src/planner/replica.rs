@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::engine::{
-    CacheCapacity, CacheLayout, CacheTooSmall, EngineRules, MemoryBudget, Refusal, RefusalCode,
+    CacheCapacity, CacheLayout, CacheTooSmall, EngineRules, Item, MemoryBudget, Refusal, RefusalCode,
     ResolvedSettings,
 };
 use super::free_memory::{Seats, Split, seats};
@@ -17,7 +17,11 @@ use super::layout::place::{Domains, Placed};
 use super::layout::{Shape, sizes};
 use super::model::ModelSpec;
 use super::model::sharded::{ShardedWeights, StageWeights};
+use super::speculation::Drafter;
 use super::units::{Bytes, Tokens};
+
+/// How far published drafters lie from the rule on their size.
+const DRAFTER_RANGE: (f64, f64) = (0.7, 1.5);
 
 /// Where shapes are judged: an engine's rules on the GPUs of one pool.
 pub struct Ground<'a> {
@@ -240,7 +244,18 @@ impl Ground<'_> {
 
     /// The cache of a rank of each stage. It depends neither on EP nor on attention DP.
     pub(super) fn cache(&self, shape: &Shape, stages: &[Range<usize>]) -> Result<Arc<CacheLayout>, Refusal> {
-        self.rules.cache_layout(&self.model, shape, &self.gpu, &self.settings, stages).map(Arc::new)
+        let mut cache = self.rules.cache_layout(&self.model, shape, &self.gpu, &self.settings, stages)?;
+        if let Some((drafter, layers)) = self.drafter(shape).zip(stages.last()) {
+            let stage = self.model.layers.get(layers.clone()).unwrap_or(&[]);
+            cache.grow_last_stage(drafter.share_of_cache(&self.model, stage));
+        }
+        Ok(Arc::new(cache))
+    }
+
+    /// What drafts tokens beside a replica of `shape`.
+    #[must_use]
+    pub fn drafter(&self, shape: &Shape) -> Option<Drafter> {
+        Drafter::of(&self.model, shape, &self.settings)
     }
 
     /// The replica with what its cache holds.
@@ -314,6 +329,13 @@ impl Ground<'_> {
     /// The engine's budget, with the items that the caller gave outright.
     fn budget(&self, shape: &Shape, stages: &[Range<usize>], weights: &[StageWeights]) -> MemoryBudget {
         let mut budget = self.rules.memory(&self.model, shape, &self.gpu, &self.settings, stages, weights);
+        if let Some((drafter, items)) = self.drafter(shape).zip(budget.stages.last_mut()) {
+            items.drafter = Item::fitted(
+                drafter.held().as_f64(),
+                DRAFTER_RANGE,
+                "weights of what drafts tokens: the model's last layer and a projection (mtp), 14 or 16 hidden^2 (eagle), or as given",
+            );
+        }
         let given = |name| self.input.overrides.number(name).map(Bytes::from_f64);
         for items in &mut budget.stages {
             items.take_given(

@@ -1,6 +1,10 @@
 //! From what a search found to the answer that everybody shows.
 
+mod admission;
 mod memory;
+mod speculation;
+
+pub(super) use admission::preempts;
 
 use super::advice;
 use super::answer;
@@ -156,6 +160,7 @@ fn capacity(ground: &Ground<'_>, candidate: &Candidate) -> Capacity {
         engine_max_concurrency: held.max_concurrency,
         bound: if seats < sequences { "max_num_seqs" } else { "kv_cache" }.to_owned(),
         engine_log_line: log_line(held.tokens, max_model_len, held.max_concurrency),
+        admission: admission::of(ground, candidate),
     }
 }
 
@@ -258,6 +263,7 @@ fn echo(input: &PlanInput, found: &Found<'_>) -> RequestEcho {
             output_tokens: workload.output_tokens,
             context_tokens: first.map_or(workload.context_tokens.unwrap_or(0), |g| g.context().get()),
             concurrency: workload.concurrency,
+            prefix_cache_hit_rate: workload.prefix_cache_hit_rate,
         },
         slo: SloEcho { ttft_ms: input.slo.ttft_ms, tpot_ms: input.slo.tpot_ms },
         objective: input.objective,
@@ -279,6 +285,7 @@ fn engine_echo(ground: &Ground<'_>) -> EngineEcho {
         block_size: settings.block_size,
         kv_cache_memory_bytes: settings.kv_cache_memory_bytes.map(Bytes::get),
         quantization: settings.quantization.clone(),
+        speculative_config: speculation::shown(ground),
     }
 }
 
@@ -299,6 +306,7 @@ fn assumptions(input: &PlanInput, found: &Found<'_>) -> Vec<Assumption> {
     for ground in &found.grounds {
         list.extend(ground.settings.assumptions.iter().cloned());
         list.push(ground.gpu_memory());
+        list.extend(ground.drafting_assumptions());
         if ground.plain && input.model.weights_bytes_given.is_none() {
             list.push(Assumption {
                 name: "weights".to_owned(),

@@ -198,7 +198,7 @@ fn plan_lines(plan: &Plan, answer: &QuestionAnswer) -> Vec<String> {
     let asked_load = answer.request.as_ref().is_some_and(|r| r.pointer("/workload/concurrency").is_some());
     let caveat = best.warnings.iter().find(|warning| match warning.code.as_str() {
         "idle_gpus" | "context_does_not_fit" => false,
-        "concurrency_exceeds_capacity" => asked_load,
+        "concurrency_exceeds_capacity" | "preemption" => asked_load,
         _ => true,
     });
     let third = match (caveat, plan.layouts.get(1)) {

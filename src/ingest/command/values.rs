@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::flags::Meaning;
 use crate::ingest::bounds;
 use crate::planner::input::EngineSettings;
+use crate::planner::speculation::DraftMethod;
 use crate::planner::units::Bytes;
 
 /// A setting of the engine by its text.
@@ -42,6 +43,8 @@ pub(super) fn set_engine(
             let config: Value = serde_json::from_str(text).map_err(|_| "a JSON object")?;
             let drafts = config.get("num_speculative_tokens").and_then(Value::as_u64).unwrap_or(0);
             settings.num_speculative_tokens = drafts.min(*bounds::DRAFT_TOKENS.end());
+            settings.speculation.method =
+                config.get("method").and_then(Value::as_str).and_then(DraftMethod::of);
         }
         _ => {}
     }

@@ -157,6 +157,13 @@ impl CacheLayout {
         self.block_bytes.iter().map(|block| *block * blocks).collect()
     }
 
+    /// A block of the last stage takes `share` more: layers of a drafter cache there too.
+    pub fn grow_last_stage(&mut self, share: f64) {
+        if let Some(block) = self.block_bytes.last_mut() {
+            *block = Bytes::from_f64((block.as_f64() * (1.0 + share.max(0.0))).round());
+        }
+    }
+
     /// What `kv_bytes` (one entry per stage, one rank) hold.
     ///
     /// # Errors

@@ -14,6 +14,9 @@ pub struct Item {
 }
 
 impl Item {
+    /// No drafter: the state that engines' rules start from.
+    pub const NO_DRAFTER: Self = Self::none("no drafter");
+
     /// Nothing, for the reason given.
     #[must_use]
     pub const fn none(source: &'static str) -> Self {
@@ -50,6 +53,8 @@ pub struct StageItems {
     pub runtime: Item,
     /// CUDA graphs, where the engine takes them off the budget.
     pub cuda_graph: Item,
+    /// Weights of what drafts tokens, on the last stage.
+    pub drafter: Item,
 }
 
 impl StageItems {
@@ -69,6 +74,7 @@ impl StageItems {
                 activation: Item::none(IN_RESERVE),
                 runtime: Item::exact(bytes, GIVEN),
                 cuda_graph: Item::none(IN_RESERVE),
+                drafter: Item::none(IN_RESERVE),
             };
         }
         for (item, given) in [
@@ -85,7 +91,11 @@ impl StageItems {
     /// All items together.
     #[must_use]
     pub fn total(&self) -> Bytes {
-        self.buffers.bytes + self.activation.bytes + self.runtime.bytes + self.cuda_graph.bytes
+        self.buffers.bytes
+            + self.activation.bytes
+            + self.runtime.bytes
+            + self.cuda_graph.bytes
+            + self.drafter.bytes
     }
 }
 

@@ -31,6 +31,26 @@ pub use memory::{Item, MemoryBudget, StageItems};
 pub use refusal::{Refusal, RefusalCode};
 pub use settings::ResolvedSettings;
 
+/// What an engine does when the cache is full and a request needs more of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WhenFull {
+    /// Requests start with room for their prompt; when the cache is full, running ones are put back and computed again later.
+    Recompute,
+    /// A request starts when there is room for all of it.
+    Wait,
+}
+
+impl WhenFull {
+    /// The word in answers.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Recompute => "recompute",
+            Self::Wait => "wait",
+        }
+    }
+}
+
 /// The rules of one engine in one range of versions.
 pub trait EngineRules: Sync {
     /// `vllm`, `sglang`, `tensorrt-llm`.
@@ -38,6 +58,9 @@ pub trait EngineRules: Sync {
 
     /// The release that these rules were read from.
     fn version(&self) -> &'static str;
+
+    /// What becomes of a request that finds the cache full.
+    fn when_full(&self) -> WhenFull;
 
     /// The settings with every default filled in for this model and GPU.
     ///

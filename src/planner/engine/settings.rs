@@ -6,6 +6,7 @@ use crate::planner::model::dtype::{Dtype, KvDtype};
 
 use super::divisions::Division;
 use super::{Refusal, RefusalCode};
+use crate::planner::speculation::Speculation;
 use crate::planner::units::{Bytes, Tokens};
 
 /// What the engine runs with, after its own defaults for this model and GPU.
@@ -39,6 +40,7 @@ pub struct ResolvedSettings {
     pub language_model_only: bool,
     pub enforce_eager: bool,
     pub num_speculative_tokens: u64,
+    pub speculation: Speculation,
     pub pp_layer_partition: Option<Vec<u64>>,
     /// Share of the window pool and ratio of the state pool, in engines with pools of fixed proportions.
     pub swa_full_tokens_ratio: Option<f64>,

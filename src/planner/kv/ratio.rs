@@ -154,6 +154,7 @@ fn timed(worker: Worker<'_>, (input_tokens, output_tokens): Lengths, asked: u64)
         output_tokens,
         context_tokens: Some(input_tokens.saturating_add(output_tokens)),
         concurrency: asked,
+        prefix_cache_hit_rate: 0.0,
     };
     let settings = input.engines.first()?;
     let pool = input.cluster.pools.first()?;

@@ -24,12 +24,25 @@ pub struct LatencyInput<'a> {
     pub all_reduces_per_pass: f64,
     /// Sequences decoded at once by one attention-DP group.
     pub batch: f64,
-    /// Prompt tokens of a request.
+    /// Prompt tokens of a request, and of those the ones whose cache is there already.
     pub input_tokens: f64,
+    pub reused_tokens: f64,
     /// Length of the sequences in the cache.
     pub context_tokens: f64,
     /// Most new tokens in one pass.
     pub chunk_tokens: f64,
+    pub drafts: Drafts,
+}
+
+/// Speculative decoding as the plain model counts it.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Drafts {
+    /// Draft tokens of a step.
+    pub tokens: f64,
+    /// Chance that one holds where those before it did.
+    pub acceptance: f64,
+    /// Weights of the drafter on a rank, bytes.
+    pub weights_bytes: f64,
 }
 
 /// What one rank of a stage holds and does.
@@ -91,6 +104,34 @@ impl StepCost {
         self.weights_s + self.kv_s + self.compute_s + self.communication_s + self.pipeline_s + self.overhead_s
     }
 
+    /// Both, one after the other.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        Self {
+            weights_s: self.weights_s + other.weights_s,
+            kv_s: self.kv_s + other.kv_s,
+            compute_s: self.compute_s + other.compute_s,
+            communication_s: self.communication_s + other.communication_s,
+            network_s: self.network_s + other.network_s,
+            pipeline_s: self.pipeline_s + other.pipeline_s,
+            overhead_s: self.overhead_s + other.overhead_s,
+        }
+    }
+
+    /// The pass `n` times.
+    #[must_use]
+    pub fn times(&self, n: f64) -> Self {
+        Self {
+            weights_s: self.weights_s * n,
+            kv_s: self.kv_s * n,
+            compute_s: self.compute_s * n,
+            communication_s: self.communication_s * n,
+            network_s: self.network_s * n,
+            pipeline_s: self.pipeline_s * n,
+            overhead_s: self.overhead_s * n,
+        }
+    }
+
     fn breakdown_ms(&self) -> Breakdown {
         Breakdown {
             weights: self.weights_s * 1e3,
@@ -137,6 +178,12 @@ pub struct Timing {
     pub ttft_range: (f64, f64),
     pub tpot_range: (f64, f64),
     pub basis: Basis,
+    /// Tokens of each sequence that a decode step gives.
+    pub tokens_per_step: f64,
+    /// Part of the first token's time that waits for a place.
+    pub slot_s: f64,
+    /// What of a prompt is computed, alone.
+    pub prompt_s: f64,
 }
 
 impl Timing {
@@ -159,6 +206,7 @@ impl Timing {
             communication_share: self.decode.communication_share(),
             prefill_communication_share: self.chunk.communication_share(),
             all_reduces_per_pass: all_reduces_per_pass as u64,
+            tokens_per_step: self.tokens_per_step,
             bound: self.decode.bound().to_owned(),
         }
     }

@@ -3,6 +3,7 @@
 //! ```text
 //! decode step   = (weights on the rank + sequences * context * KV bytes per token on the rank)
 //!                 / (HBM * hbm_efficiency) + collectives
+//! TPOT          = decode step / tokens of a step; a step with k drafts also reads the drafter's weights k times
 //! prefill chunk = FLOPs on the rank / (peak * compute_efficiency) + collectives
 //! collective    = 2(n-1)/n * tokens * hidden * 2 B / (link * link_efficiency) + fixed, two a layer
 //! ```
@@ -14,6 +15,7 @@
 
 use super::{LatencyInput, StageLoad, StepCost, Timing};
 use crate::planner::estimate::Basis;
+use crate::planner::speculation::tokens_per_step;
 
 /// Bytes of one activation element on a link: 16-bit, as engines send them.
 const ACTIVATION_BYTES: f64 = 2.0;
@@ -59,14 +61,18 @@ impl Constants {
 #[must_use]
 pub fn estimate(input: &LatencyInput<'_>, constants: &Constants) -> Timing {
     let decode = decode_step(input, constants);
+    let tokens_per_step = tokens_per_step(input.drafts.tokens, input.drafts.acceptance);
     Timing {
         decode,
-        tpot_s: decode.total_s(),
+        tpot_s: decode.total_s() / tokens_per_step,
         chunk: prefill_chunk(input, constants, input.chunk_tokens, input.context_tokens),
         ttft_s: prompt(input, constants),
         ttft_range: RANGE,
         tpot_range: RANGE,
         basis: Basis::Assumed,
+        tokens_per_step,
+        slot_s: 0.0,
+        prompt_s: prompt(input, constants),
     }
 }
 
@@ -74,13 +80,16 @@ pub fn estimate(input: &LatencyInput<'_>, constants: &Constants) -> Timing {
 fn decode_step(input: &LatencyInput<'_>, constants: &Constants) -> StepCost {
     let batch = input.batch / stages(input);
     let read = |bytes: f64| bytes / constants.hbm();
-    let communication_s = collectives(input, constants, batch);
+    let drafts = &input.drafts;
+    let tokens = batch * (1.0 + drafts.tokens);
+    let communication_s = collectives(input, constants, tokens);
     StepCost {
-        weights_s: input.stages.iter().map(|s| read(s.weights_bytes)).sum(),
+        weights_s: input.stages.iter().map(|s| read(s.weights_bytes)).sum::<f64>()
+            + read(drafts.tokens * drafts.weights_bytes),
         kv_s: input.stages.iter().map(|s| read(batch * s.kv_read_bytes(input.context_tokens))).sum(),
         communication_s,
         network_s: over_network(constants, communication_s),
-        pipeline_s: hops(input, constants, batch),
+        pipeline_s: hops(input, constants, tokens),
         ..StepCost::default()
     }
 }
@@ -103,11 +112,12 @@ pub(super) fn chunk_flops(stage: &StageLoad, tokens: f64, context: f64) -> f64 {
     2.0 * tokens * stage.active_parameters + 4.0 * tokens * stage.attended_width(context + tokens / 2.0)
 }
 
-/// A whole prompt, chunk after chunk: the passes differ only in the context behind them, and their
+/// What of a prompt is computed, chunk after chunk: the passes differ only in the context behind them, and their
 /// attention adds up to that of one pass over the prompt.
 fn prompt(input: &LatencyInput<'_>, constants: &Constants) -> f64 {
-    let passes = (input.input_tokens / input.chunk_tokens.max(1.0)).ceil().max(1.0);
-    let whole = prefill_chunk(input, constants, input.input_tokens, 0.0);
+    let computed = (input.input_tokens - input.reused_tokens).max(1.0_f64.min(input.input_tokens));
+    let passes = (computed / input.chunk_tokens.max(1.0)).ceil().max(1.0);
+    let whole = prefill_chunk(input, constants, computed, input.input_tokens - computed);
     let fixed_again = (passes - 1.0) * (prefill_chunk(input, constants, 0.0, 0.0).total_s());
     whole.total_s() + fixed_again
 }

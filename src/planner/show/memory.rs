@@ -62,7 +62,7 @@ fn stage(replica: &Replica, i: usize) -> Option<StageMemory> {
         weights_bytes: weights.bytes.get(),
         weights_replicated_bytes: weights.replicated_bytes.get(),
         activation_bytes: items.activation.bytes.get(),
-        runtime_bytes: (items.runtime.bytes + items.buffers.bytes).get(),
+        runtime_bytes: (items.runtime.bytes + items.buffers.bytes + items.drafter.bytes).get(),
         cuda_graph_bytes: items.cuda_graph.bytes.get(),
         state_bytes: 0,
         state_bytes_per_sequence: replica
@@ -75,7 +75,7 @@ fn stage(replica: &Replica, i: usize) -> Option<StageMemory> {
         kv_distinct_bytes: (kv - copied).get(),
         kv_copied_bytes: copied.get(),
         kv_bytes_per_token: replica.cache.token_bytes.get(i)?.get(),
-        items: named(items).map(|(name, item)| shown_item(name, item)).into(),
+        items: named(items).map(|(name, item)| shown_item(name, item)).collect(),
     })
 }
 
@@ -86,13 +86,15 @@ fn copied(kv: Bytes, factor: f64) -> Bytes {
 }
 
 /// The items under their names in the answer.
-fn named(items: &StageItems) -> [(&'static str, Item); 4] {
-    [
+fn named(items: &StageItems) -> impl Iterator<Item = (&'static str, Item)> {
+    let drafter = (items.drafter.bytes > Bytes::ZERO).then_some(("drafter", items.drafter));
+    let always = [
         ("activation", items.activation),
         ("runtime", items.runtime),
         ("buffers", items.buffers),
         ("cuda_graph", items.cuda_graph),
-    ]
+    ];
+    always.into_iter().chain(drafter)
 }
 
 fn shown_item(name: &'static str, item: Item) -> MemoryItem {

@@ -13,6 +13,8 @@ use crate::planner::latency::calibrated::work::{Format, RankWork};
 use crate::planner::layout::Shape;
 use crate::planner::layout::place::place;
 use crate::planner::layout::sizes as sizes_text;
+use crate::planner::model::ModelSpec;
+use crate::planner::speculation::{DraftMethod, Drafter};
 
 /// A row that the model can be asked about, with what was measured.
 #[derive(Debug, Clone)]
@@ -46,6 +48,7 @@ pub struct Observation {
     tensor_wire: Wire,
     expert_wire: Option<Wire>,
     stage_wire: Option<Wire>,
+    drafter: Option<Drafter>,
 }
 
 impl Observation {
@@ -64,6 +67,7 @@ impl Observation {
             tensor_wire: self.tensor_wire,
             expert_wire: self.expert_wire,
             stage_wire: self.stage_wire,
+            drafter: self.drafter,
         }
     }
 
@@ -176,7 +180,8 @@ pub fn observe(row: &Row, families: &mut Families) -> Observed {
         kind,
         released: release(row, kind),
         eager: false,
-        draft_tokens: if row.spec_decode.as_deref().is_none_or(|s| s == "none") { 0.0 } else { 2.0 },
+        draft_tokens: draft_tokens(row),
+        acceptance: row.acceptance_rate.filter(|a| (0.0..=1.0).contains(a)),
         chunk_tokens: 8192.0,
         poll_steps: poll_steps(row, kind, &machine, concurrency),
     };
@@ -220,6 +225,7 @@ pub fn observe(row: &Row, families: &mut Families) -> Observed {
             running,
             waiting,
             input_tokens,
+            reused_tokens: input_tokens * row.prefix_cache_hit_rate.map_or(0.0, |hit| hit.clamp(0.0, 1.0)),
             output_tokens,
             context_tokens: input_tokens + output_tokens / 2.0,
             arrival,
@@ -238,6 +244,7 @@ pub fn observe(row: &Row, families: &mut Families) -> Observed {
             .filter(|_| spreads_experts)
             .map(wire),
         stage_wire: placed.pp.as_ref().map(wire),
+        drafter: drafter(row, model, &shape, engine.draft_tokens),
         work,
         machine,
         engine,
@@ -346,6 +353,20 @@ fn poll_steps(row: &Row, kind: EngineKind, machine: &Machine, concurrency: f64) 
         (EngineKind::Sglang, Generation::Blackwell) if is_recipe => 10.0,
         _ => 1.0,
     }
+}
+
+/// Draft tokens of a step: as stated, else two, as most of the recipes behind the rows have it.
+fn draft_tokens(row: &Row) -> f64 {
+    if row.spec_decode.as_deref().is_none_or(|s| s == "none") {
+        return 0.0;
+    }
+    row.num_speculative_tokens.filter(|n| (1.0..=64.0).contains(n)).unwrap_or(2.0)
+}
+
+/// What drafts: the method that the row names; where it only says that something does, the model's own layer.
+fn drafter(row: &Row, model: &ModelSpec, shape: &Shape, drafts: f64) -> Option<Drafter> {
+    let method = DraftMethod::of(row.spec_decode.as_deref()?).unwrap_or(DraftMethod::Mtp);
+    (drafts > 0.0).then(|| Drafter::by(method, model, shape, None)).flatten()
 }
 
 /// The year of the engine's release; the day of the measurement where the version says nothing.

@@ -11,7 +11,7 @@ use super::pools::{self, PoolRules, StateSizing};
 use super::settings::{self, own_kv_dtype, rules_assumption};
 use super::{
     CacheLayout, EngineRules, Item, MemoryBudget, Refusal, RefusalCode, ResolvedSettings, StageItems,
-    activation, divisions,
+    activation, divisions, WhenFull,
 };
 use crate::planner::hardware::Gpu;
 use crate::planner::input::EngineSettings;
@@ -58,6 +58,11 @@ impl EngineRules for Sglang {
         self.version
     }
 
+    fn when_full(&self) -> WhenFull {
+        // running requests are retracted when the pool is full (managers/schedule_batch.py, `retract_decode`)
+        WhenFull::Recompute
+    }
+
     fn resolve(
         &self,
         asked: &EngineSettings,
@@ -89,6 +94,7 @@ impl EngineRules for Sglang {
             language_model_only: asked.language_model_only,
             enforce_eager: asked.enforce_eager,
             num_speculative_tokens: asked.num_speculative_tokens,
+            speculation: asked.speculation,
             pp_layer_partition: asked.pp_layer_partition.clone(),
             swa_full_tokens_ratio: asked.swa_full_tokens_ratio,
             mamba_full_memory_ratio: asked.mamba_full_memory_ratio,
@@ -206,6 +212,7 @@ impl EngineRules for Sglang {
                 "memory beside weights that is taken when the pool is sized (start-up logs)",
             ),
             cuda_graph: Item::none("SGLang captures graphs in the rest, 1 - mem_fraction_static"),
+            drafter: Item::NO_DRAFTER,
         });
         MemoryBudget {
             budget: Bytes::from_f64(free.as_f64() * fraction) - multimodal,

@@ -10,7 +10,7 @@ use super::pools::{self, PoolRules, StateSizing};
 use super::settings::{self, own_kv_dtype, rules_assumption};
 use super::{
     CacheLayout, EngineRules, Item, MemoryBudget, Refusal, RefusalCode, ResolvedSettings, StageItems,
-    activation, divisions,
+    activation, divisions, WhenFull,
 };
 use crate::planner::hardware::Gpu;
 use crate::planner::input::EngineSettings;
@@ -47,6 +47,11 @@ impl EngineRules for TensorRtLlm {
         self.version
     }
 
+    fn when_full(&self) -> WhenFull {
+        // `capacity_scheduler_policy` is GUARANTEED_NO_EVICT by default (llmapi/llm_args.py)
+        WhenFull::Wait
+    }
+
     fn resolve(
         &self,
         asked: &EngineSettings,
@@ -79,6 +84,7 @@ impl EngineRules for TensorRtLlm {
             language_model_only: asked.language_model_only,
             enforce_eager: asked.enforce_eager,
             num_speculative_tokens: asked.num_speculative_tokens,
+            speculation: asked.speculation,
             pp_layer_partition: asked.pp_layer_partition.clone(),
             swa_full_tokens_ratio: asked.swa_full_tokens_ratio,
             mamba_full_memory_ratio: None,
@@ -229,6 +235,7 @@ impl EngineRules for TensorRtLlm {
                         "context, libraries, NCCL, cuBLAS (assumed: an MLPerf log of B200 leaves about 5 GiB for all of it)",
                     ),
                     cuda_graph: Item::none("counted with the runtime: the dummy run measures both"),
+                    drafter: Item::NO_DRAFTER,
                 }
             })
             .collect();

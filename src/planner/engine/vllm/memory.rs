@@ -58,6 +58,7 @@ pub fn budget(
             } else {
                 Item::none("this release takes CUDA graphs from outside the budget")
             },
+            drafter: Item::NO_DRAFTER,
         })
         .collect();
     MemoryBudget {

@@ -17,7 +17,7 @@ use std::ops::Range;
 
 pub use release::{V0_6, V0_10, V0_12, V0_20, V0_20_1, V0_21, V0_24, V0_33};
 
-use super::{CacheLayout, EngineRules, MemoryBudget, Refusal, RefusalCode, ResolvedSettings};
+use super::{CacheLayout, EngineRules, MemoryBudget, Refusal, RefusalCode, ResolvedSettings, WhenFull};
 use crate::planner::hardware::Gpu;
 use crate::planner::input::EngineSettings;
 use crate::planner::layout::Shape;
@@ -61,6 +61,11 @@ impl EngineRules for Vllm {
 
     fn version(&self) -> &'static str {
         self.version
+    }
+
+    fn when_full(&self) -> WhenFull {
+        // `v1/core/sched/scheduler.py`, `_preempt_request`: the cache is freed and computed again
+        WhenFull::Recompute
     }
 
     fn resolve(

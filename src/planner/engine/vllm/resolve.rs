@@ -55,6 +55,7 @@ pub fn resolve(
         language_model_only: asked.language_model_only,
         enforce_eager: asked.enforce_eager,
         num_speculative_tokens: asked.num_speculative_tokens,
+        speculation: asked.speculation,
         pp_layer_partition: asked.pp_layer_partition.clone(),
         swa_full_tokens_ratio: None,
         mamba_full_memory_ratio: None,

@@ -17,6 +17,7 @@ use crate::planner::hardware::{Gpu, Link, NodePool};
 use crate::planner::input::{Overrides, PlanInput};
 use crate::planner::latency::Timing;
 use crate::planner::replica::{Ground, Replica};
+use crate::planner::speculation::Drafter;
 
 /// How much load a layout gets.
 #[derive(Debug, Clone, Copy)]
@@ -46,6 +47,7 @@ pub struct Worked {
     steady: Steady,
     /// The engine was measured on this generation of GPUs.
     seen: bool,
+    drafter: Option<Drafter>,
 }
 
 /// The wires of a replica, with what may run over them.
@@ -97,13 +99,13 @@ impl<'a> Pace<'a> {
 
     /// A rank's work with what its timings share.
     #[must_use]
-    pub fn worked(&self, work: RankWork) -> Worked {
+    pub fn worked(&self, work: RankWork, drafter: Option<Drafter>) -> Worked {
         let calibration = &self.calibration;
         let load = bounded(self.load);
         let steady = Steady::of(&work, &self.machine, &self.engine, &load, &calibration.values);
         let (kind, generation) = (self.engine.kind, self.machine.generation);
         let seen = calibration.ranges.is_measured(kind, generation, work.experts.is_some());
-        Worked { work, steady, seen }
+        Worked { work, steady, seen, drafter }
     }
 
     /// The wires under the groups of a replica.
@@ -143,6 +145,7 @@ impl<'a> Pace<'a> {
             tensor_wire: wires.tensor,
             expert_wire: wires.experts,
             stage_wire: wires.stages,
+            drafter: worked.drafter,
         };
         let values = &calibration.values;
         let chunk = step::chunk(&question, &worked.steady, &wires.paths, values);
@@ -154,6 +157,9 @@ impl<'a> Pace<'a> {
             chunk,
             tpot_s: times.tpot_s,
             ttft_s: times.ttft_s,
+            tokens_per_step: times.tokens_per_step,
+            slot_s: times.slot_s,
+            prompt_s: times.prompt.total_s(),
             ttft_range: (range.ttft.low, range.ttft.high),
             tpot_range: (range.tpot.low, range.tpot.high),
             basis: range.basis,
@@ -209,12 +215,14 @@ impl Ground<'_> {
 /// The load of one request as the planner asks it; 0 run and wait.
 fn load_of(input: &PlanInput, settings: &ResolvedSettings) -> Load {
     let workload = &input.workload;
+    let reused = workload.reused_tokens(settings);
     let (input, output) = (workload.input_tokens as f64, workload.output_tokens as f64);
     let most = settings.max_model_len.as_f64().max(1.0);
     Load {
         running: 0.0,
         waiting: 0.0,
         input_tokens: input,
+        reused_tokens: reused,
         output_tokens: output,
         context_tokens: workload
             .context_tokens
@@ -234,6 +242,7 @@ fn engine_of(settings: &ResolvedSettings, asked: &str) -> Engine {
         released: year.unwrap_or(UNKNOWN_RELEASE),
         eager: settings.enforce_eager,
         draft_tokens: settings.num_speculative_tokens as f64,
+        acceptance: settings.speculation.acceptance_rate,
         chunk_tokens: settings.max_num_batched_tokens as f64,
         poll_steps: 1.0,
     }

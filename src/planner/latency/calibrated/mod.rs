@@ -20,6 +20,7 @@ use setting::{Arrival, EngineKind, Question, Statistic};
 use step::{Paths, Steady};
 
 use super::StepCost;
+use crate::planner::speculation::tokens_per_step;
 
 /// Every fitted constant, with what is known of its errors.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,8 +44,12 @@ pub struct Times {
     pub decode: StepCost,
     /// What prompts of other requests add to each output token.
     pub interference_s: f64,
-    /// A whole prompt alone.
+    /// What of a prompt is computed, alone.
     pub prompt: StepCost,
+    /// Tokens of each sequence that a decode step gives: 1, more where drafts hold.
+    pub tokens_per_step: f64,
+    /// Part of the first token's time that waits for a place in the cache or the batch.
+    pub slot_s: f64,
 }
 
 /// Time a question.
@@ -72,30 +77,47 @@ fn times(q: &Question<'_>, v: &Values, steady: &Steady, paths: &Paths) -> Times 
     let running = load.running;
     let decode = step::decode(q, steady, paths, v, running);
     let step_s = decode.total_s();
-    let (input, output) = (load.input_tokens, load.output_tokens);
+    let output = load.output_tokens;
     let chunk = q.engine.chunk_tokens.max(1.0);
-    let launches = step::launches(q.work, steady, v, input, chunk);
-    let (busy, packed) = step::prompt(q, steady, paths, v);
-    let prompt = step::with_launches(busy, launches);
+    let (prompt, marginal) = prompt_of(q, v, steady, paths);
     let alone = prompt.total_s();
-    // prompts that share full chunks with others cost less; stages work on different ones at a time
-    let marginal = packed.total_s().min(alone) / q.stages.max(1.0);
     let others = (running - 1.0).max(0.0);
     let prompts = others * marginal;
     let waits = Waits::of(q, v, others, prompts / (prompts + output * step_s).max(f64::MIN_POSITIVE));
-    let speculative = if q.engine.draft_tokens > 0.0 { v.get(P::Acceptance) } else { 1.0 };
+    let acceptance = q.engine.acceptance.unwrap_or_else(|| v.get(P::Acceptance));
+    let tokens_per_step = tokens_per_step(q.engine.draft_tokens, acceptance);
     let alone_decodes = load.disaggregated || load.arrival == Arrival::StaticBatch;
     let interference_s = if alone_decodes {
         0.0
     } else {
         // a step carries at most a chunk of prompts; SGLang runs several chunks before it decodes again
         let chunks = if q.engine.kind == EngineKind::Sglang { 3.0 } else { 1.0 };
-        let most = marginal * (chunk / input) * chunks;
+        let most = whole_prompt_s(q, v, steady, paths, marginal) * (chunk / load.input_tokens) * chunks;
         v.get(P::Interference) * (marginal * (others - waits.mean).max(0.0) / output).min(most)
     };
-    let tpot_s = step_s / speculative + interference_s;
-    let ttft_s = first_token(q, v, alone, waits.of_statistic(load) * marginal, step_s, tpot_s);
-    Times { tpot_s, ttft_s, decode, interference_s, prompt }
+    let tpot_s = step_s / tokens_per_step + interference_s;
+    let slot_s = slot(q, v, tpot_s);
+    let ttft_s = first_token(q, v, alone, waits.of_statistic(load) * marginal, step_s) + slot_s;
+    Times { tpot_s, ttft_s, decode, interference_s, prompt, tokens_per_step, slot_s }
+}
+
+/// A prompt alone, and the seconds that it takes where it shares full chunks with others, which costs less; stages work on
+/// different ones at a time.
+fn prompt_of(q: &Question<'_>, v: &Values, steady: &Steady, paths: &Paths) -> (StepCost, f64) {
+    let launches = step::launches(q.work, steady, v, q.load.computed_tokens(), q.engine.chunk_tokens.max(1.0));
+    let (busy, packed) = step::prompt(q, steady, paths, v);
+    let prompt = step::with_launches(busy, launches);
+    let marginal = packed.total_s().min(prompt.total_s()) / q.stages.max(1.0);
+    (prompt, marginal)
+}
+
+/// What a prompt would take of full chunks if all of it were computed: a chunk's time does not depend on what others reuse.
+fn whole_prompt_s(q: &Question<'_>, v: &Values, steady: &Steady, paths: &Paths, marginal: f64) -> f64 {
+    if q.load.reused_tokens <= 0.0 {
+        return marginal;
+    }
+    let whole = Question { load: setting::Load { reused_tokens: 0.0, ..q.load }, ..q.clone() };
+    prompt_of(&whole, v, &steady.without_reuse(), paths).1
 }
 
 /// A load within numbers that times can be made of: at least one sequence and token, at most a million million.
@@ -106,6 +128,7 @@ fn bounded(load: setting::Load) -> setting::Load {
         running: within(load.running, 1.0),
         waiting: within(load.waiting, 0.0),
         input_tokens: within(load.input_tokens, 1.0),
+        reused_tokens: within(load.reused_tokens, 0.0),
         output_tokens: within(load.output_tokens, 1.0),
         context_tokens: within(load.context_tokens, 0.0),
         ..load
@@ -159,7 +182,19 @@ impl Waits {
     }
 }
 
-fn first_token(q: &Question<'_>, v: &Values, alone: f64, queue: f64, step_s: f64, tpot_s: f64) -> f64 {
+/// The wait for a place when more requests come than run.
+fn slot(q: &Question<'_>, v: &Values, tpot_s: f64) -> f64 {
+    let load = &q.load;
+    let half = match load.arrival {
+        Arrival::StaticBatch => return 0.0,
+        Arrival::AllAtOnce => 0.5,
+        Arrival::ClosedLoop | Arrival::ClosedLoopFixed => 1.0,
+    };
+    let turns = load.waiting.max(0.0) / load.running.max(1.0);
+    v.get(P::SlotWait) * half * turns * load.output_tokens * tpot_s
+}
+
+fn first_token(q: &Question<'_>, v: &Values, alone: f64, queue: f64, step_s: f64) -> f64 {
     let load = &q.load;
     if load.arrival == Arrival::StaticBatch {
         return alone;
@@ -185,9 +220,7 @@ fn first_token(q: &Question<'_>, v: &Values, alone: f64, queue: f64, step_s: f64
     };
     let polls = v.get(P::PollShare) * (q.engine.poll_steps - 1.0).max(0.0);
     let in_progress = (v.get(P::FirstSteps) + polls + groups) * step_s * (1.0 - 1.0 / running);
-    let half = if all_at_once { 0.5 } else { 1.0 };
-    let slot = v.get(P::SlotWait) * half * (load.waiting.max(0.0) / running) * load.output_tokens * tpot_s;
     let handling =
         if all_at_once { v.get(P::RequestBurst) / 2.0 * running * q.attention_groups.max(1.0) } else { 0.0 };
-    handling + base + alone + queue + in_progress + cold + slot
+    handling + base + alone + queue + in_progress + cold
 }

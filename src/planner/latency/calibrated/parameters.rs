@@ -123,7 +123,7 @@ parameters! {
     BurstAll "burst_all_at_once" 1.0 0.10 "" "the same share when all requests arrive at once";
     Interference "prefill_interference" 1.0 0.15 "" "share of other requests' prefill that stretches decode";
     SlotWait "slot_wait" 1.3 0.30 "" "factor on the wait for a slot when more requests come than fit";
-    Acceptance "tokens_per_step" 2.1 0.15 "tokens" "tokens that a speculative step yields, three drafted";
+    Acceptance "draft_acceptance" 0.66 0.10 "" "chance that a draft token holds where those before it did";
 }
 
 /// Number of constants.

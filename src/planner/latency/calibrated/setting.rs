@@ -3,6 +3,7 @@
 use super::collective::Wire;
 use super::work::RankWork;
 use crate::planner::hardware::{Gpu, PeakFlops};
+use crate::planner::speculation::Drafter;
 
 /// GPU families whose constants differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,6 +133,8 @@ pub struct Engine {
     pub eager: bool,
     /// Draft tokens of a speculative step, 0 without.
     pub draft_tokens: f64,
+    /// Chance that a draft token holds where those before it did; `None`: the fitted one.
+    pub acceptance: Option<f64>,
     /// Most new tokens in one pass.
     pub chunk_tokens: f64,
     /// Steps between two looks for new requests: SGLang's `scheduler_recv_interval`, 1 by default and in other engines.
@@ -168,6 +171,8 @@ pub struct Load {
     /// Sequences of one group that wait for a slot.
     pub waiting: f64,
     pub input_tokens: f64,
+    /// Of those, with their cache there already: they are not computed again.
+    pub reused_tokens: f64,
     pub output_tokens: f64,
     /// Tokens in the cache of a sequence, on average, in decode.
     pub context_tokens: f64,
@@ -197,4 +202,14 @@ pub struct Question<'a> {
     pub expert_wire: Option<Wire>,
     /// The wires between stages.
     pub stage_wire: Option<Wire>,
+    /// What drafts tokens, where it takes time.
+    pub drafter: Option<Drafter>,
+}
+
+impl Load {
+    /// Prompt tokens that are computed: at least one, whose pass gives the first token.
+    #[must_use]
+    pub fn computed_tokens(&self) -> f64 {
+        (self.input_tokens - self.reused_tokens).max(1.0_f64.min(self.input_tokens))
+    }
 }

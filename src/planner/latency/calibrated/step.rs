@@ -16,6 +16,7 @@ use super::parameters::{Parameter as P, Values};
 use super::setting::{Arrival, Engine, EngineKind, Generation, Load, Machine, Question};
 use super::work::{ExpertWork, Format, RankWork};
 use crate::planner::latency::StepCost;
+use crate::planner::speculation::Drafter;
 
 /// Constants of one question, products of the fitted factors.
 #[derive(Debug, Clone, Copy)]
@@ -44,6 +45,8 @@ pub(super) struct Steady {
     rates: Rates,
     /// Products of a prompt that comes alone, in passes of its own length or of a chunk.
     alone: Products,
+    /// The same if none of it were in the cache already.
+    whole: Products,
     /// Products of a full chunk.
     packed: Products,
 }
@@ -53,7 +56,14 @@ impl Steady {
         let rates = Rates::of(work, machine, engine, load.arrival, v);
         let chunk = engine.chunk_tokens.max(1.0);
         let pass = |size: f64| Products::of(work, &rates, size, size, true, v);
-        Self { rates, alone: pass(alone(load.input_tokens, chunk)), packed: pass(chunk) }
+        let computed = pass(alone(load.computed_tokens(), chunk));
+        let whole = if load.reused_tokens > 0.0 { pass(alone(load.input_tokens, chunk)) } else { computed };
+        Self { rates, alone: computed, whole, packed: pass(chunk) }
+    }
+
+    /// For prompts of which nothing is in the cache already.
+    pub(super) const fn without_reuse(self) -> Self {
+        Self { alone: self.whole, ..self }
     }
 }
 
@@ -321,7 +331,7 @@ pub(super) fn decode(q: &Question<'_>, steady: &Steady, paths: &Paths, v: &Value
     };
     let head = 2.0 * work.head_parameters * tokens / rates.head;
     let sent = Sent::of(q, paths, v, tokens);
-    StepCost {
+    let verified = StepCost {
         weights_s: products.read,
         kv_s: batch * kv_bytes / rates.kv,
         compute_s: products.compute + latent + head,
@@ -331,17 +341,60 @@ pub(super) fn decode(q: &Question<'_>, steady: &Steady, paths: &Paths, v: &Value
         overhead_s: layers_cost(work, rates, v)
             + q.stages.max(1.0) * v.get(P::StepCost) * rates.cost
             + batch * q.stages.max(1.0) * rates.sequence,
+    };
+    match &q.drafter {
+        Some(drafter) => verified.plus(&drafted(q, rates, paths, v, (drafter, batch))),
+        None => verified,
     }
 }
 
-/// A whole prompt: alone, and as its part of full chunks that it shares with other prompts. Seconds each.
+/// The drafter's passes of a step, one after the other for each draft token: its weights, the output head, its layers' share of
+/// cache reads, collectives and fixed costs, and a layer's cost more for choosing the token.
+fn drafted(
+    q: &Question<'_>,
+    rates: &Rates,
+    paths: &Paths,
+    v: &Values,
+    (drafter, batch): (&Drafter, f64),
+) -> StepCost {
+    let work = q.work;
+    let layers = drafter.layers / work.layers.max(1.0);
+    let head = if drafter.shares_head { work.head_parameters } else { 0.0 };
+    let read = (drafter.dense_bytes + ACTIVATION_BYTES * head) / rates.weights;
+    let compute = 2.0 * (drafter.dense_parameters + head) * batch / rates.dense;
+    let routed = work.experts.as_ref().filter(|e| drafter.expert_bytes > 0.0 && e.layers > 0.0);
+    let (expert_s, expert_read) = routed.map_or((0.0, 0.0), |e| {
+        let one = ExpertWork {
+            bytes: drafter.expert_bytes,
+            active_parameters: e.active_parameters / e.layers,
+            layers: 1.0,
+            ..*e
+        };
+        experts(&one, rates, batch * q.attention_groups.max(1.0), None, v)
+    });
+    let kv_bytes = work.elements_read(q.load.context_tokens) * q.kv_element_bytes * layers;
+    let sent = Sent::of(q, paths, v, batch);
+    let one = StepCost {
+        weights_s: read + expert_read,
+        kv_s: batch * kv_bytes / rates.kv,
+        compute_s: cubic_mean(read, compute) - read + expert_s - expert_read,
+        communication_s: sent.collectives * layers,
+        network_s: sent.network * layers,
+        overhead_s: layers_cost(work, rates, v) * layers + rates.cost * v.get(P::LayerCost),
+        ..StepCost::default()
+    };
+    one.times(q.engine.draft_tokens)
+}
+
+/// What of a prompt is computed: alone, and as its part of full chunks that it shares with other prompts. Seconds each.
 pub(super) fn prompt(q: &Question<'_>, steady: &Steady, paths: &Paths, v: &Values) -> (StepCost, StepCost) {
-    let tokens = q.load.input_tokens;
+    let tokens = q.load.computed_tokens();
+    let behind = (tokens, q.load.input_tokens - tokens);
     let chunk = q.engine.chunk_tokens.max(1.0);
     let sent = Sent::of(q, paths, v, tokens);
     (
-        passes(q.work, &steady.rates, steady.alone, alone(tokens, chunk), (tokens, 0.0), sent),
-        passes(q.work, &steady.rates, steady.packed, chunk, (tokens, 0.0), sent),
+        passes(q.work, &steady.rates, steady.alone, alone(tokens, chunk), behind, sent),
+        passes(q.work, &steady.rates, steady.packed, chunk, behind, sent),
     )
 }
 
