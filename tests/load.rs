@@ -43,7 +43,9 @@ fn prompts_in_the_cache_already_cost_less_and_hold_as_much() {
         let (cold, warm, hot) = (ask("0"), ask("0.5"), ask("0.95"));
         for (a, b) in [(&cold, &warm), (&warm, &hot)] {
             assert!(first(b, "/latency/ttft_ms/value") < 0.8 * first(a, "/latency/ttft_ms/value"), "{model}");
-            assert!(first(b, "/throughput/output_tokens_per_s") >= first(a, "/throughput/output_tokens_per_s"));
+            assert!(
+                first(b, "/throughput/output_tokens_per_s") >= first(a, "/throughput/output_tokens_per_s")
+            );
             assert!(first(b, "/throughput/requests_per_s") > first(a, "/throughput/requests_per_s"));
             for held in ["/capacity/sequences_at_context", "/capacity/kv_tokens_total"] {
                 assert_eq!(first(a, held), first(b, held));
@@ -67,7 +69,14 @@ fn prompts_in_the_cache_already_cost_less_and_hold_as_much() {
 fn drafts_cost_memory_and_time_and_give_the_sum_of_the_powers() {
     let ask = |more: &[&str]| plan(DEEPSEEK, "8 H200", "8", &[&["--concurrency", "4"], more].concat());
     let mtp = |acceptance: &str| {
-        ask(&["--num-speculative-tokens", "3", "--speculative-method", "mtp", "--acceptance-rate", acceptance])
+        ask(&[
+            "--num-speculative-tokens",
+            "3",
+            "--speculative-method",
+            "mtp",
+            "--acceptance-rate",
+            acceptance,
+        ])
     };
     let (plain, never, half, often) = (ask(&[]), mtp("0"), mtp("0.5"), mtp("0.8"));
     let tpot = |plan: &Value| first(plan, "/latency/tpot_ms/value");
@@ -117,7 +126,10 @@ fn more_requests_than_have_room_are_flagged() {
         let of = |name: &str| admission[name].as_u64().expect("a count");
         assert_eq!(of("request_tokens"), 10_000);
         assert_eq!(of("asked"), of("admitted") + of("waiting"));
-        assert!(of("admitted") * 10_000 <= many["layouts"][0]["capacity"]["kv_tokens_total"].as_u64().expect("tokens"));
+        assert!(
+            of("admitted") * 10_000
+                <= many["layouts"][0]["capacity"]["kv_tokens_total"].as_u64().expect("tokens")
+        );
         assert!(first(&many, "/latency/ttft_ms/value") > first(&few, "/latency/ttft_ms/value"));
         assert!(admission["slot_wait_ms"].as_f64().expect("ms") > 0.0);
     }
@@ -129,7 +141,10 @@ fn more_requests_than_have_room_are_flagged() {
         &["--max-num-seqs", "8", "--concurrency", "64", "--input-tokens", "1000", "--output-tokens", "100"],
     );
     let admission = &seats["layouts"][0]["capacity"]["admission"];
-    assert_eq!((admission["bound"].as_str(), &admission["preemption"]), (Some("max_num_seqs"), &json!(false)));
+    assert_eq!(
+        (admission["bound"].as_str(), &admission["preemption"]),
+        (Some("max_num_seqs"), &json!(false))
+    );
 }
 
 #[test]

@@ -3,8 +3,8 @@ use crate::planner::estimate::{Basis, Estimate};
 use crate::planner::input::EngineSettings;
 use crate::planner::latency::roof::{Passes, roof};
 use crate::planner::plan::{
-    Admission, Breakdown, Capacity, Cost, EngineEcho, EngineName, KvSummary, Latency, Launch, Layout, MemorySummary,
-    Placement, RankedLayout, Throughput,
+    Admission, Breakdown, Capacity, Cost, EngineEcho, EngineName, KvSummary, Latency, Launch, Layout,
+    MemorySummary, Placement, RankedLayout, Throughput,
 };
 use crate::planner::units::Bytes;
 

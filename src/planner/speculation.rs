@@ -203,9 +203,14 @@ mod tests {
 
     #[test]
     fn a_step_gives_the_sum_of_the_powers() {
-        for (drafts, acceptance, tokens) in
-            [(0.0, 0.7, 1.0), (1.0, 0.85, 1.85), (3.0, 0.5, 1.875), (3.0, 0.0, 1.0), (4.0, 1.0, 5.0), (2.0, f64::NAN, 1.0)]
-        {
+        for (drafts, acceptance, tokens) in [
+            (0.0, 0.7, 1.0),
+            (1.0, 0.85, 1.85),
+            (3.0, 0.5, 1.875),
+            (3.0, 0.0, 1.0),
+            (4.0, 1.0, 5.0),
+            (2.0, f64::NAN, 1.0),
+        ] {
             let got = tokens_per_step(drafts, acceptance);
             assert!((got - tokens).abs() < 1e-9 || acceptance.is_nan(), "{drafts} at {acceptance}: {got}");
         }

@@ -37,10 +37,8 @@ impl Ground<'_> {
         } else {
             "fitted to public runs with prediction layers (mtp); how often drafts hold depends on the text: give your own"
         };
-        let mut list = vec![Assumption {
-            given,
-            ..self.assumption("acceptance_rate", self.acceptance(), "", source)
-        }];
+        let mut list =
+            vec![Assumption { given, ..self.assumption("acceptance_rate", self.acceptance(), "", source) }];
         list.push(match settings.speculation.method {
             None => text(
                 "drafter",

@@ -299,7 +299,11 @@ fn started(
     for warning in &layout.warnings {
         let line = command.line_of(meaning_of(&warning.code));
         // requests that wait are no fault of a deployment
-        let status = if matches!(warning.code.as_str(), "concurrency_exceeds_capacity" | "preemption") { Status::Pass } else { Status::Warn };
+        let status = if matches!(warning.code.as_str(), "concurrency_exceeds_capacity" | "preemption") {
+            Status::Pass
+        } else {
+            Status::Warn
+        };
         checks.add(&warning.code, status, line, warning.message.clone());
     }
 }

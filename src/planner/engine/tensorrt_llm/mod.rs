@@ -10,7 +10,7 @@ use super::pools::{self, PoolRules, StateSizing};
 use super::settings::{self, own_kv_dtype, rules_assumption};
 use super::{
     CacheLayout, EngineRules, Item, MemoryBudget, Refusal, RefusalCode, ResolvedSettings, StageItems,
-    activation, divisions, WhenFull,
+    WhenFull, activation, divisions,
 };
 use crate::planner::hardware::Gpu;
 use crate::planner::input::EngineSettings;

@@ -104,7 +104,8 @@ fn times(q: &Question<'_>, v: &Values, steady: &Steady, paths: &Paths) -> Times 
 /// A prompt alone, and the seconds that it takes where it shares full chunks with others, which costs less; stages work on
 /// different ones at a time.
 fn prompt_of(q: &Question<'_>, v: &Values, steady: &Steady, paths: &Paths) -> (StepCost, f64) {
-    let launches = step::launches(q.work, steady, v, q.load.computed_tokens(), q.engine.chunk_tokens.max(1.0));
+    let launches =
+        step::launches(q.work, steady, v, q.load.computed_tokens(), q.engine.chunk_tokens.max(1.0));
     let (busy, packed) = step::prompt(q, steady, paths, v);
     let prompt = step::with_launches(busy, launches);
     let marginal = packed.total_s().min(prompt.total_s()) / q.stages.max(1.0);
