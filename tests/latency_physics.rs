@@ -376,3 +376,22 @@ fn a_prediction_layer_pays_at_small_batches_as_published() {
     assert!((1.55..1.9).contains(&gain), "1.8 published, {gain:.2} here");
     assert!((drafted.tokens_per_step - 1.87).abs() < 1e-9);
 }
+
+#[test]
+fn attention_groups_wait_for_the_fullest() {
+    let model = model("deepseek-ai/DeepSeek-R1");
+    let step = |running: f64, output: f64| {
+        let times = timed(&model, 1, |q| {
+            q.attention_groups = 8.0;
+            q.load.running = running;
+            q.load.output_tokens = output;
+        });
+        times.decode
+    };
+    // 72 requests are dealt out as nine each; one more makes ten somewhere, for which all wait
+    let (even, one_more, full) = (step(9.0, 1.0), step(9.125, 1.0), step(10.0, 1.0));
+    assert!(one_more.kv_s > even.kv_s && (one_more.kv_s / full.kv_s - 1.0).abs() < 1e-9);
+    assert!(one_more.total_s() <= full.total_s());
+    // the further answers differ in length, the more the longest group holds
+    assert!(step(9.0, 2000.0).kv_s > step(9.0, 1.0).kv_s);
+}

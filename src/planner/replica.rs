@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::engine::{
-    CacheCapacity, CacheLayout, CacheTooSmall, EngineRules, Item, MemoryBudget, Refusal, RefusalCode,
+    CacheCapacity, CacheLayout, CacheTooSmall, EngineRules, MemoryBudget, Refusal, RefusalCode,
     ResolvedSettings,
 };
 use super::free_memory::{Seats, Split, seats};
@@ -17,11 +17,7 @@ use super::layout::place::{Domains, Placed};
 use super::layout::{Shape, sizes};
 use super::model::ModelSpec;
 use super::model::sharded::{ShardedWeights, StageWeights};
-use super::speculation::Drafter;
 use super::units::{Bytes, Tokens};
-
-/// How far published drafters lie from the rule on their size.
-const DRAFTER_RANGE: (f64, f64) = (0.7, 1.5);
 
 /// Where shapes are judged: an engine's rules on the GPUs of one pool.
 pub struct Ground<'a> {
@@ -252,12 +248,6 @@ impl Ground<'_> {
         Ok(Arc::new(cache))
     }
 
-    /// What drafts tokens beside a replica of `shape`.
-    #[must_use]
-    pub fn drafter(&self, shape: &Shape) -> Option<Drafter> {
-        Drafter::of(&self.model, shape, &self.settings)
-    }
-
     /// The replica with what its cache holds.
     pub(super) fn holding(
         &self,
@@ -330,11 +320,7 @@ impl Ground<'_> {
     fn budget(&self, shape: &Shape, stages: &[Range<usize>], weights: &[StageWeights]) -> MemoryBudget {
         let mut budget = self.rules.memory(&self.model, shape, &self.gpu, &self.settings, stages, weights);
         if let Some((drafter, items)) = self.drafter(shape).zip(budget.stages.last_mut()) {
-            items.drafter = Item::fitted(
-                drafter.held().as_f64(),
-                DRAFTER_RANGE,
-                "weights of what drafts tokens: the model's last layer and a projection (mtp), 14 or 16 hidden^2 (eagle), or as given",
-            );
+            items.drafter = drafter.item();
         }
         let given = |name| self.input.overrides.number(name).map(Bytes::from_f64);
         for items in &mut budget.stages {

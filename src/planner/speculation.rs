@@ -11,11 +11,12 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::engine::ResolvedSettings;
+use super::engine::{Item, ResolvedSettings};
 use super::layout::Shape;
 use super::model::ModelSpec;
 use super::model::cache::LayerCache;
 use super::model::ledger::Role;
+use super::replica::Ground;
 use super::units::Bytes;
 
 /// What drafts.
@@ -99,6 +100,8 @@ pub struct Drafter {
     pub shares_head: bool,
 }
 
+/// How far published drafters lie from the rule on their size.
+const PUBLISHED_RANGE: (f64, f64) = (0.7, 1.5);
 /// Bytes of an element of drafters that are published in 16 bit.
 const HALF: f64 = 2.0;
 /// Words of an EAGLE-3 head (`draft_vocab_size` of its published configurations).
@@ -185,6 +188,16 @@ impl Drafter {
         Bytes::from_f64(self.dense_bytes + self.expert_bytes)
     }
 
+    /// The same as an item of a GPU's memory.
+    #[must_use]
+    pub fn item(&self) -> Item {
+        Item::fitted(
+            self.held().as_f64(),
+            PUBLISHED_RANGE,
+            "weights of what drafts tokens: the model's last layer and a projection (mtp), 14 or 16 hidden^2 (eagle), or as given",
+        )
+    }
+
     /// Its layers over those of `stage` that cache by token: what a block of the stage's cache grows by.
     #[must_use]
     pub fn share_of_cache(&self, model: &ModelSpec, stage: &[usize]) -> f64 {
@@ -194,6 +207,14 @@ impl Drafter {
         };
         let layers = stage.iter().filter(caches).count();
         if layers == 0 { 0.0 } else { self.layers / layers as f64 }
+    }
+}
+
+impl Ground<'_> {
+    /// What drafts tokens beside a replica of `shape`.
+    #[must_use]
+    pub fn drafter(&self, shape: &Shape) -> Option<Drafter> {
+        Drafter::of(&self.model, shape, &self.settings)
     }
 }
 

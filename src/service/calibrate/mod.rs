@@ -121,6 +121,7 @@ pub fn run(paths: &Paths) -> Result<Report, CalibrateError> {
         format!("all rows, in the fit: {}", ranges::summary(&all, &fitted)),
         format!("sources held out ({} folds): {}", serving::FOLDS, ranges::summary(&all, &held_out)),
         format!("engine and GPU generation held out: {}", ranges::summary(&all, &unseen)),
+        ranges::coverage(&all, &unseen),
     ];
     fit.extend(usable.left_out.iter().map(|(why, n)| format!("left out: {n} rows, {why}")));
     let text = fit.join("\n");

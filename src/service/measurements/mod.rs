@@ -1,5 +1,6 @@
 //! Measurements of served models: rows as sources publish them, turned into questions to the latency model.
 
+mod drafts;
 mod models;
 mod observe;
 mod row;

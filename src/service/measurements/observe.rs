@@ -1,5 +1,6 @@
 //! From a row to a question: the layout, the machine, the load, and what was measured.
 
+use super::drafts::{draft_tokens, drafter};
 use super::models::Families;
 use super::row::Row;
 use crate::catalogue::hardware::{HardwareCatalogue, catalogue};
@@ -13,8 +14,7 @@ use crate::planner::latency::calibrated::work::{Format, RankWork};
 use crate::planner::layout::Shape;
 use crate::planner::layout::place::place;
 use crate::planner::layout::sizes as sizes_text;
-use crate::planner::model::ModelSpec;
-use crate::planner::speculation::{DraftMethod, Drafter};
+use crate::planner::speculation::Drafter;
 
 /// A row that the model can be asked about, with what was measured.
 #[derive(Debug, Clone)]
@@ -353,20 +353,6 @@ fn poll_steps(row: &Row, kind: EngineKind, machine: &Machine, concurrency: f64) 
         (EngineKind::Sglang, Generation::Blackwell) if is_recipe => 10.0,
         _ => 1.0,
     }
-}
-
-/// Draft tokens of a step: as stated, else two, as most of the recipes behind the rows have it.
-fn draft_tokens(row: &Row) -> f64 {
-    if row.spec_decode.as_deref().is_none_or(|s| s == "none") {
-        return 0.0;
-    }
-    row.num_speculative_tokens.filter(|n| (1.0..=64.0).contains(n)).unwrap_or(2.0)
-}
-
-/// What drafts: the method that the row names; where it only says that something does, the model's own layer.
-fn drafter(row: &Row, model: &ModelSpec, shape: &Shape, drafts: f64) -> Option<Drafter> {
-    let method = DraftMethod::of(row.spec_decode.as_deref()?).unwrap_or(DraftMethod::Mtp);
-    (drafts > 0.0).then(|| Drafter::by(method, model, shape, None)).flatten()
 }
 
 /// The year of the engine's release; the day of the measurement where the version says nothing.

@@ -11,12 +11,17 @@
 //! by both. Knees: a product of `m` tokens and `n` features on the rank reaches
 //! `1 / ((1 + M0/m)(1 + N0/n))` of its rate.
 
+mod drafts;
+mod fullest;
+
+use drafts::drafted;
+use fullest::Fullest;
+
 use super::collective::{Algorithms, Collective, Kernel, Line, Wire};
 use super::parameters::{Parameter as P, Values};
 use super::setting::{Arrival, Engine, EngineKind, Generation, Load, Machine, Question};
 use super::work::{ExpertWork, Format, RankWork};
 use crate::planner::latency::StepCost;
-use crate::planner::speculation::Drafter;
 
 /// Constants of one question, products of the fitted factors.
 #[derive(Debug, Clone, Copy)]
@@ -320,8 +325,10 @@ pub(super) fn decode(q: &Question<'_>, steady: &Steady, paths: &Paths, v: &Value
     let (work, rates) = (q.work, &steady.rates);
     // with several stages the sequences are dealt over as many batches, each in one stage at a time
     let batch = (running / q.stages.max(1.0)).max(1.0_f64.min(running));
+    let all = batch * (1.0 + q.engine.draft_tokens) * q.attention_groups.max(1.0);
+    let fullest = Fullest::of(q, batch);
+    let batch = fullest.sequences;
     let tokens = batch * (1.0 + q.engine.draft_tokens);
-    let all = tokens * q.attention_groups.max(1.0);
     let products = Products::of(work, rates, tokens, all, false, v);
     let kv_bytes = work.elements_read(q.load.context_tokens) * q.kv_element_bytes + 2.0 * work.state_bytes;
     let latent = if work.latent_layers > 0.0 {
@@ -333,7 +340,7 @@ pub(super) fn decode(q: &Question<'_>, steady: &Steady, paths: &Paths, v: &Value
     let sent = Sent::of(q, paths, v, tokens);
     let verified = StepCost {
         weights_s: products.read,
-        kv_s: batch * kv_bytes / rates.kv,
+        kv_s: fullest.cached * kv_bytes / rates.kv,
         compute_s: products.compute + latent + head,
         communication_s: sent.collectives,
         network_s: sent.network,
@@ -346,44 +353,6 @@ pub(super) fn decode(q: &Question<'_>, steady: &Steady, paths: &Paths, v: &Value
         Some(drafter) => verified.plus(&drafted(q, rates, paths, v, (drafter, batch))),
         None => verified,
     }
-}
-
-/// The drafter's passes of a step, one after the other for each draft token: its weights, the output head, its layers' share of
-/// cache reads, collectives and fixed costs, and a layer's cost more for choosing the token.
-fn drafted(
-    q: &Question<'_>,
-    rates: &Rates,
-    paths: &Paths,
-    v: &Values,
-    (drafter, batch): (&Drafter, f64),
-) -> StepCost {
-    let work = q.work;
-    let layers = drafter.layers / work.layers.max(1.0);
-    let head = if drafter.shares_head { work.head_parameters } else { 0.0 };
-    let read = (drafter.dense_bytes + ACTIVATION_BYTES * head) / rates.weights;
-    let compute = 2.0 * (drafter.dense_parameters + head) * batch / rates.dense;
-    let routed = work.experts.as_ref().filter(|e| drafter.expert_bytes > 0.0 && e.layers > 0.0);
-    let (expert_s, expert_read) = routed.map_or((0.0, 0.0), |e| {
-        let one = ExpertWork {
-            bytes: drafter.expert_bytes,
-            active_parameters: e.active_parameters / e.layers,
-            layers: 1.0,
-            ..*e
-        };
-        experts(&one, rates, batch * q.attention_groups.max(1.0), None, v)
-    });
-    let kv_bytes = work.elements_read(q.load.context_tokens) * q.kv_element_bytes * layers;
-    let sent = Sent::of(q, paths, v, batch);
-    let one = StepCost {
-        weights_s: read + expert_read,
-        kv_s: batch * kv_bytes / rates.kv,
-        compute_s: cubic_mean(read, compute) - read + expert_s - expert_read,
-        communication_s: sent.collectives * layers,
-        network_s: sent.network * layers,
-        overhead_s: layers_cost(work, rates, v) * layers + rates.cost * v.get(P::LayerCost),
-        ..StepCost::default()
-    };
-    one.times(q.engine.draft_tokens)
 }
 
 /// What of a prompt is computed: alone, and as its part of full chunks that it shares with other prompts. Seconds each.

@@ -10,7 +10,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::catalogue::calibration::{CalibrationError, calibration, priors};
+use crate::planner::estimate::Basis;
 use crate::planner::latency::calibrated::Calibration;
+use crate::planner::latency::calibrated::range::Band;
+use crate::planner::units::grouped;
 use crate::service::calibrate::{Usable, collectives, embedded_rows, serving, usable};
 use crate::service::measurements::{Observation, Row, RowsError, read};
 
@@ -29,13 +32,32 @@ pub struct LatencyReport {
     pub left_out: Vec<(String, usize)>,
     /// All rows first, then by GPU, engine, kind of model and requests in flight.
     pub groups: Vec<Group>,
-    /// Share of measurements inside the stated 80 % ranges: TPOT, TTFT.
-    pub inside: (f64, f64),
+    /// How often the stated 80 % ranges hold the measurement: all rows, engines and GPU generations that were measured
+    /// together, others.
+    pub inside: [Inside; 3],
     pub ranking: Ranking,
     /// True when every row was predicted by a fit that saw no row of its source.
     pub held_out: bool,
     /// Version of the constants.
     pub calibration: String,
+}
+
+/// How many measurements lie inside their stated ranges.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Inside {
+    /// Measurements, and of those the ones inside: TPOT, TTFT.
+    pub tpot: (u64, u64),
+    pub ttft: (u64, u64),
+}
+
+impl Inside {
+    /// "80 % of 1,234", or "none measured".
+    fn words((asked, held): (u64, u64)) -> String {
+        if asked == 0 {
+            return "none measured".to_owned();
+        }
+        format!("{:.0} % of {}", held as f64 / asked as f64 * 100.0, grouped(asked))
+    }
 }
 
 /// Rows or constants that cannot be judged.
@@ -115,25 +137,25 @@ pub fn judge(rows: &[Row], in_use: &Calibration, held_out: bool) -> Result<Laten
 }
 
 /// How often the stated range holds the measurement.
-fn inside(rows: &[&Observation], predicted: &[(f64, f64)], calibration: &Calibration) -> (f64, f64) {
-    let mut held = [0.0f64; 2];
-    let mut asked = [0.0f64; 2];
+fn inside(rows: &[&Observation], predicted: &[(f64, f64)], calibration: &Calibration) -> [Inside; 3] {
+    let mut counted = [Inside::default(); 3];
+    let [all, seen, unseen] = &mut counted;
     for (row, (tpot, ttft)) in rows.iter().zip(predicted) {
         let range = calibration.ranges.of(&row.question());
-        let figures = [(row.tpot_ms, tpot, range.tpot), (row.ttft_ms, ttft, range.ttft)];
-        for ((measured, value, band), (held, asked)) in
-            figures.into_iter().zip(held.iter_mut().zip(asked.iter_mut()))
-        {
-            if let Some(measured) = measured {
-                *asked += 1.0;
-                let fits = measured >= value * band.low && measured <= value * band.high;
-                *held += if fits { 1.0 } else { 0.0 };
+        let own = if range.basis == Basis::Calibrated { &mut *seen } else { &mut *unseen };
+        let holds = |measured: Option<f64>, value: f64, band: Band| {
+            measured.map(|ms| ms >= value * band.low && ms <= value * band.high)
+        };
+        let tpot = holds(row.tpot_ms, *tpot, range.tpot);
+        let ttft = holds(row.ttft_ms, *ttft, range.ttft);
+        for group in [&mut *all, own] {
+            for (counts, held) in [(&mut group.tpot, tpot), (&mut group.ttft, ttft)] {
+                counts.0 += u64::from(held.is_some());
+                counts.1 += u64::from(held == Some(true));
             }
         }
     }
-    let [tpot, ttft] = held;
-    let [of_tpot, of_ttft] = asked;
-    (tpot / of_tpot.max(1.0), ttft / of_ttft.max(1.0))
+    counted
 }
 
 impl LatencyReport {
@@ -156,11 +178,17 @@ impl LatencyReport {
         }
         out.push('\n');
         out.push_str(&groups::markdown(&self.groups));
-        out.push_str(&format!(
-            "\nInside the stated 80 % range: TPOT {:.0} %, TTFT {:.0} % of the measurements.\n\n",
-            self.inside.0 * 100.0,
-            self.inside.1 * 100.0
-        ));
+        out.push_str("\nInside the stated 80 % range:\n\n| | TPOT | TTFT |\n|---|---:|---:|\n");
+        let names = [
+            "all rows",
+            "engine and GPU generation measured together before",
+            "never so, or over stages or a network",
+        ];
+        for (name, inside) in names.into_iter().zip(&self.inside) {
+            let (tpot, ttft) = (Inside::words(inside.tpot), Inside::words(inside.ttft));
+            out.push_str(&format!("| {name} | {tpot} | {ttft} |\n"));
+        }
+        out.push('\n');
         out.push_str(&self.ranking.markdown());
         out
     }
