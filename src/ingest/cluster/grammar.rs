@@ -55,7 +55,7 @@ fn names_product(rest: &[Word<'_>]) -> bool {
 
 fn phrase<'c>(input: &mut Words<'_, 'c>) -> ModalResult<Phrase<'c>> {
     alt((
-        alt((flagged, load, said_twice, half_of, part_of, domains)),
+        alt((flagged, load, said_twice, copies, half_of, part_of, domains)),
         alt((per_node, each_node, ports, host_memory)),
         alt((link, memory_total, units, article_unit, count, named)),
         alt((unit_behind, sized, others)),
@@ -177,6 +177,11 @@ fn said_twice<'c>(input: &mut Words<'_, 'c>) -> ModalResult<Phrase<'c>> {
     (number, is(Word::Join), number, is(Word::Join))
         .verify_map(|(n, _, again, _)| (n == again).then_some(Phrase::Count(n)))
         .parse_next(input)
+}
+
+/// "(8xH100) * 2", "[4 A100] x2"
+fn copies<'c>(input: &mut Words<'_, 'c>) -> ModalResult<Phrase<'c>> {
+    (is(Word::Join), is(Word::Times), number).map(|(.., n)| Phrase::Copies(n)).parse_next(input)
 }
 
 /// "half of the 8"

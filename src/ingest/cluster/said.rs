@@ -83,6 +83,8 @@ pub(super) struct Said<'c> {
 /// One phrase of a group.
 pub(super) enum Phrase<'c> {
     Count(u64),
+    /// "(8xH100) * 2": what stands before, so many times.
+    Copies(u64),
     Units(u64, Unit),
     UnitBehind(Unit),
     PerNode(u64),
@@ -125,6 +127,11 @@ impl Said<'_> {
     pub(super) const fn has_product(&self) -> bool {
         self.named.is_some() || self.dgx || self.superpod
     }
+
+    /// True when the text has said what one node holds, and nothing of how many there are.
+    const fn is_a_node(&self) -> bool {
+        self.has_product() && self.per_node.is_some() && self.nodes.is_none() && self.part_of.is_none()
+    }
 }
 
 /// A group while it is read.
@@ -159,6 +166,18 @@ impl<'c> State<'c> {
             {
                 said.per_node = Some(n);
             }
+            // "8 H100/node * 2"
+            Phrase::Count(n) if times && said.is_a_node() => said.nodes = Some(n),
+            Phrase::Copies(n) if said.is_a_node() => said.nodes = Some(n),
+            Phrase::Copies(n) => match (said.before.as_slice(), said.after.as_slice()) {
+                ([each], []) | ([], [each]) if said.nodes.is_none() && said.has_product() => {
+                    said.per_node = Some(*each);
+                    said.nodes = Some(n);
+                    said.before.clear();
+                    said.after.clear();
+                }
+                _ => said.after.push(n),
+            },
             Phrase::Count(n) if said.has_product() => {
                 let counted = !(said.before.is_empty() && said.after.is_empty());
                 if counted && !times {

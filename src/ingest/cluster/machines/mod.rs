@@ -101,7 +101,7 @@ fn format_of(text: &str) -> Format {
     {
         return Format::NvidiaSmiXml;
     }
-    if start.starts_with('{') || start.starts_with('[') {
+    if start.starts_with('{') || is_json_list(start) {
         return json_format(start);
     }
     if looks_like_amd(text) {
@@ -119,6 +119,12 @@ fn format_of(text: &str) -> Format {
     } else {
         Format::Text
     }
+}
+
+/// "[{", "[\"p5.48xlarge\"", but not "[8xH100] * 2".
+fn is_json_list(start: &str) -> bool {
+    let inside = start.strip_prefix('[').map(str::trim_start);
+    inside.is_some_and(|inside| inside.is_empty() || inside.starts_with(['{', '"', '\'', '[', ']']))
 }
 
 fn json_format(start: &str) -> Format {
