@@ -46,6 +46,7 @@ fn input(model: &str, gpus: u64) -> PlanInput {
             input_tokens: 4096,
             output_tokens: 512,
             context_tokens: Some(32_768),
+            decode_context_tokens: None,
             concurrency: 64,
             prefix_cache_hit_rate: 0.0,
         },

@@ -39,6 +39,7 @@ fn layout(id: &str, cluster_text: &str, tp: u64, pp: u64, concurrency: u64) -> R
             input_tokens: 2048,
             output_tokens: 512,
             context_tokens: None,
+            decode_context_tokens: None,
             concurrency,
             prefix_cache_hit_rate: 0.0,
         },

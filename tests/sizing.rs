@@ -31,6 +31,7 @@ fn input(cluster_text: &str) -> PlanInput {
             input_tokens: 4096,
             output_tokens: 512,
             context_tokens: Some(32_768),
+            decode_context_tokens: None,
             concurrency: 64,
             prefix_cache_hit_rate: 0.0,
         },

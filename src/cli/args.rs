@@ -207,9 +207,12 @@ pub struct WorkloadArgs {
     /// Generated length of a request.
     #[arg(long, value_name = "TOKENS")]
     pub output_tokens: Option<String>,
-    /// Length at which sequences are counted; --max-model-len by default.
+    /// Length at which sequences are counted, --max-model-len by default; where it is given, timings read it too.
     #[arg(long, alias = "context", value_name = "TOKENS")]
     pub context_tokens: Option<String>,
+    /// Tokens that a sequence holds while it decodes; the given context, or the prompt and half of the answer, by default.
+    #[arg(long, value_name = "TOKENS")]
+    pub decode_context_tokens: Option<String>,
     /// Requests in flight over the whole deployment.
     #[arg(long, value_name = "N")]
     pub concurrency: Option<String>,

@@ -240,6 +240,7 @@ pub(super) fn workload_of(args: &WorkloadArgs) -> (Map<String, Value>, Map<Strin
             ("input_tokens", &args.input_tokens),
             ("output_tokens", &args.output_tokens),
             ("context_tokens", &args.context_tokens),
+            ("decode_context_tokens", &args.decode_context_tokens),
             ("concurrency", &args.concurrency),
             ("prefix_cache_hit_rate", &args.prefix_cache_hit_rate),
         ],

@@ -215,6 +215,10 @@ pub struct WorkloadBody {
     /// Length at which sequences are counted; the engine's longest sequence when not given.
     #[schema(minimum = 1, maximum = 1_073_741_824)]
     pub context_tokens: Option<u64>,
+    /// Tokens that a sequence holds, on average, while it decodes: what TPOT reads of the cache. When not given it is the given
+    /// `context_tokens`, and without that the prompt and half of the answer (in the plain model: the length that is counted).
+    #[schema(minimum = 1, maximum = 1_073_741_824)]
+    pub decode_context_tokens: Option<u64>,
     /// Requests in flight over the whole deployment.
     #[schema(minimum = 1, maximum = 100_000_000, default = 64)]
     pub concurrency: Option<u64>,

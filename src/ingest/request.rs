@@ -344,6 +344,7 @@ pub(super) fn read_workload(fields: &mut Fields<'_, '_>) -> Workload {
         input_tokens: DEFAULT_INPUT_TOKENS,
         output_tokens: DEFAULT_OUTPUT_TOKENS,
         context_tokens: None,
+        decode_context_tokens: None,
         concurrency: DEFAULT_CONCURRENCY,
         prefix_cache_hit_rate: 0.0,
     };
@@ -352,6 +353,7 @@ pub(super) fn read_workload(fields: &mut Fields<'_, '_>) -> Workload {
             input_tokens: given.whole("input_tokens", bounds::TOKENS).unwrap_or(workload.input_tokens),
             output_tokens: given.whole("output_tokens", bounds::TOKENS).unwrap_or(workload.output_tokens),
             context_tokens: given.whole("context_tokens", bounds::TOKENS),
+            decode_context_tokens: given.whole("decode_context_tokens", bounds::TOKENS),
             concurrency: given.whole("concurrency", bounds::CONCURRENCY).unwrap_or(workload.concurrency),
             prefix_cache_hit_rate: given.number("prefix_cache_hit_rate", bounds::SHARE).unwrap_or(0.0),
         };

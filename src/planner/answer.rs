@@ -11,7 +11,7 @@ use super::plan::{Layout, Warning};
 use super::replica::Ground;
 use super::search::{Found, Ranked};
 use super::speculation::DraftMethod;
-use super::units::grouped;
+use super::units::{Bytes, grouped};
 
 /// The answer in one or two sentences.
 #[must_use]
@@ -28,7 +28,7 @@ pub fn answer(input: &PlanInput, found: &Found<'_>) -> String {
 fn fits(input: &PlanInput, found: &Found<'_>, ground: &Ground<'_>, best: &Candidate) -> String {
     let context = ground.context().get();
     let mut text = format!(
-        "{} on {} {}: {} KV tokens, {} of {}, TPOT {}.",
+        "{} on {} {}: {} KV tokens, {} of {}, TPOT {}{}.",
         layout_name(best),
         best.gpus(),
         ground.gpu.short_name,
@@ -36,6 +36,7 @@ fn fits(input: &PlanInput, found: &Found<'_>, ground: &Ground<'_>, best: &Candid
         counted(sequences_total(best), "sequence"),
         short_context(context),
         milliseconds(best.standing.tpot_s),
+        other_load(ground, best),
     );
     if best.idle_gpus > 0 {
         text.push_str(&format!(" {} idle.", counted(best.idle_gpus, "GPU")));
@@ -58,11 +59,20 @@ fn fits(input: &PlanInput, found: &Found<'_>, ground: &Ground<'_>, best: &Candid
         ));
     }
     if !best.standing.meets_slo {
-        let missed =
-            if found.ranked.iter().any(|r| r.candidate.standing.meets_slo) { "It" } else { "No layout" };
-        text.push_str(&format!(" {missed} does not meet the limits on {}.", limits(input)));
+        let others = found.ranked.iter().any(|r| r.candidate.standing.meets_slo);
+        let missed = if others { "It does not meet" } else { "No layout meets" };
+        text.push_str(&format!(" {missed} the limits on {}.", limits(input)));
     }
     text
+}
+
+/// What the timing is for, where it is not for the sequences that were counted.
+fn other_load(ground: &Ground<'_>, best: &Candidate) -> String {
+    let tokens = ground.load_tokens();
+    if tokens == ground.context() {
+        return String::new();
+    }
+    format!(" with {} of {} tokens at once", counted(best.concurrency, "request"), grouped(tokens.get()))
 }
 
 /// What the widest TP on as many GPUs would waste, where it copies KV heads and the best layout does not.
@@ -85,6 +95,12 @@ fn copying_alternative(input: &PlanInput, found: &Found<'_>, best: &Candidate) -
     ))
 }
 
+/// Bytes in GiB, and in MiB where a hundredth of a GiB would hide them.
+fn lacking(bytes: Bytes) -> String {
+    let gib = bytes.gib();
+    if gib < 0.1 { format!("{:.1} MiB", gib * 1024.0) } else { format!("{gib:.2} GiB") }
+}
+
 fn nothing_fits(input: &PlanInput, found: &Found<'_>) -> String {
     let mut text = format!("Nothing fits: {} on {}.", input.model.name, input.cluster.in_words());
     // The near miss is the layout that lacks the fewest bytes.
@@ -95,9 +111,9 @@ fn nothing_fits(input: &PlanInput, found: &Found<'_>) -> String {
         .min_by_key(|(bytes, _)| *bytes);
     match nearest {
         Some((bytes, refused)) => text.push_str(&format!(
-            " The nearest, {}, lacks {:.2} GiB on a GPU.",
+            " The nearest, {}, lacks {} on a GPU.",
             sizes(&refused.shape),
-            bytes.gib()
+            lacking(bytes)
         )),
         None => {
             if let Some(first) = found.refused.first() {

@@ -53,6 +53,27 @@ impl Ground<'_> {
         self.input.workload.context_tokens.map_or(self.settings.max_model_len, Tokens)
     }
 
+    /// Tokens that a sequence holds, on average, while it decodes. The plain model is asked for a length alone and takes the
+    /// counted one; the calibrated one knows the load, whose sequences hold the prompt and half of the answer.
+    #[must_use]
+    pub fn decode_context(&self) -> Tokens {
+        let workload = &self.input.workload;
+        if self.pace.is_some() {
+            return workload.decode_context(self.settings.max_model_len);
+        }
+        workload.decode_context_tokens.map_or(self.context(), Tokens)
+    }
+
+    /// Tokens that a running sequence needs room for: what it holds while it decodes, and no less than a whole request.
+    #[must_use]
+    pub fn load_tokens(&self) -> Tokens {
+        if self.pace.is_some() {
+            self.decode_context().max(self.request_tokens())
+        } else {
+            self.decode_context()
+        }
+    }
+
     /// Multiply a replica `dp` times and time it under `asked` requests at once.
     #[must_use]
     pub fn candidate(&self, replica: impl Into<Arc<Replica>>, dp: u64, asked: u64) -> Candidate {
@@ -74,7 +95,7 @@ impl Ground<'_> {
         let shape = replica.shape;
         let caches = dp.saturating_mul(shape.attention_dp).max(1);
         let sequences_at_context = replica.cache.sequences_at(replica.capacity.blocks, self.context());
-        let room = whole(sequences_at_context).min(self.settings.max_num_seqs).saturating_mul(caches);
+        let room = self.places(&replica).0.saturating_mul(caches);
         let concurrency = asked.min(room).max(1);
         let all_reduces_per_pass = self.all_reduces_per_pass(&shape);
         let timing = self.timing_of(&replica, speed, caches, concurrency, asked);
@@ -127,8 +148,7 @@ impl Ground<'_> {
         asked: u64,
     ) -> Timing {
         if let Some((speed, pace)) = speed.zip(self.pace.as_ref()) {
-            let asked = self.asked(replica, caches, concurrency, asked);
-            return pace.timing(replica, speed, asked);
+            return pace.timing(replica, speed, Self::asked(caches, concurrency, asked));
         }
         let stages = stage_loads(&self.model, replica);
         let latency = LatencyInput {
@@ -139,21 +159,19 @@ impl Ground<'_> {
             batch: (concurrency as f64 / caches as f64).max(1.0),
             input_tokens: self.input.workload.input_tokens as f64,
             reused_tokens: self.input.workload.reused_tokens(&self.settings),
-            context_tokens: self.context().as_f64(),
+            context_tokens: self.decode_context().as_f64(),
             chunk_tokens: self.settings.max_num_batched_tokens as f64,
             drafts: self.drafts(&replica.shape),
         };
         roofline::estimate(&latency, &self.constants(replica))
     }
 
-    /// The load of one cache. Sequences wait when more came than fit at the length of a request, which may be more
-    /// than fit at the asked context.
-    fn asked(&self, replica: &Replica, caches: u64, concurrency: u64, asked: u64) -> Asked {
-        let fit = self.places(replica).0.saturating_mul(caches).max(concurrency);
+    /// The load of one cache: those that run, and those that came and do not.
+    fn asked(caches: u64, concurrency: u64, asked: u64) -> Asked {
         let caches = caches.max(1) as f64;
         Asked {
             running: (concurrency as f64 / caches).max(1.0),
-            waiting: asked.saturating_sub(fit) as f64 / caches,
+            waiting: asked.saturating_sub(concurrency) as f64 / caches,
         }
     }
 
@@ -171,10 +189,10 @@ impl Ground<'_> {
         Tokens(workload.input_tokens.saturating_add(workload.output_tokens).max(1))
     }
 
-    /// Requests that have room up to their end in one cache, and whether the cache is what stops more of them.
+    /// Sequences of the load that have room in one cache, and whether the cache is what stops more of them.
     #[must_use]
     pub fn places(&self, replica: &Replica) -> (u64, bool) {
-        let held = whole(replica.cache.sequences_at(replica.capacity.blocks, self.request_tokens()));
+        let held = whole(replica.cache.sequences_at(replica.capacity.blocks, self.load_tokens()));
         (held.min(self.settings.max_num_seqs), held < self.settings.max_num_seqs)
     }
 

@@ -12,7 +12,7 @@ use super::hardware::Cluster;
 use super::latency::calibrated::Calibration;
 use super::model::ModelSpec;
 use super::speculation::Speculation;
-use super::units::Bytes;
+use super::units::{Bytes, Tokens};
 
 /// One question to the planner.
 #[derive(Debug, Clone)]
@@ -110,6 +110,9 @@ pub struct Workload {
     pub output_tokens: u64,
     /// Length at which sequences are counted; `None` = the engine's `max_model_len`.
     pub context_tokens: Option<u64>,
+    /// Tokens that a sequence holds, on average, while it decodes: what timings read of the cache. `None` = the asked context;
+    /// without one, in the calibrated model, the prompt and half of the answer.
+    pub decode_context_tokens: Option<u64>,
     /// Requests in flight over the whole deployment.
     pub concurrency: u64,
     /// Share of a request's prompt tokens whose cache is there already, 0..=1: they are not computed again. The cache of a
@@ -118,6 +121,15 @@ pub struct Workload {
 }
 
 impl Workload {
+    /// Tokens that a sequence holds, on average, while it decodes: as asked, else the prompt and half of the answer, which an
+    /// engine started for `max_model_len` cannot exceed.
+    #[must_use]
+    pub fn decode_context(&self, max_model_len: Tokens) -> Tokens {
+        let of_load =
+            || Tokens(self.input_tokens.saturating_add(self.output_tokens / 2).max(1)).min(max_model_len);
+        self.decode_context_tokens.or(self.context_tokens).map_or_else(of_load, Tokens)
+    }
+
     /// Prompt tokens that are not computed again; none where the engine keeps no prefixes.
     #[must_use]
     pub fn reused_tokens(&self, settings: &ResolvedSettings) -> f64 {

@@ -149,6 +149,8 @@ pub struct WorkloadEcho {
     pub input_tokens: u64,
     pub output_tokens: u64,
     pub context_tokens: u64,
+    /// Tokens that a sequence holds, on average, while it decodes: what TPOT reads of the cache.
+    pub decode_context_tokens: u64,
     pub concurrency: u64,
     /// Share of the prompt tokens that are not computed again.
     pub prefix_cache_hit_rate: f64,

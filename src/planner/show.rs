@@ -262,6 +262,8 @@ fn echo(input: &PlanInput, found: &Found<'_>) -> RequestEcho {
             input_tokens: workload.input_tokens,
             output_tokens: workload.output_tokens,
             context_tokens: first.map_or(workload.context_tokens.unwrap_or(0), |g| g.context().get()),
+            decode_context_tokens: first
+                .map_or(workload.decode_context_tokens.unwrap_or(0), |g| g.decode_context().get()),
             concurrency: workload.concurrency,
             prefix_cache_hit_rate: workload.prefix_cache_hit_rate,
         },

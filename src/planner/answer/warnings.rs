@@ -89,8 +89,9 @@ pub fn layout_warnings(ground: &Ground<'_>, candidate: &Candidate) -> Vec<Warnin
         warn(
             "concurrency_exceeds_capacity",
             format!(
-                "{} requests were asked for at once and {} run; the others wait.",
+                "{} sequences of {} tokens were asked for at once and {} run; the others wait.",
                 grouped(ground.input.workload.concurrency),
+                grouped(ground.load_tokens().get()),
                 grouped(candidate.concurrency)
             ),
         );
@@ -123,7 +124,7 @@ pub fn layout_warnings(ground: &Ground<'_>, candidate: &Candidate) -> Vec<Warnin
 
 /// What happens when more requests start than have room up to their end.
 fn preemption(ground: &Ground<'_>, candidate: &Candidate) -> String {
-    let length = ground.request_tokens().get();
+    let length = ground.load_tokens().get();
     let places = ground.places(&candidate.replica).0.saturating_mul(candidate.caches());
     let asked = ground.input.workload.concurrency;
     let timing = &candidate.timing;
@@ -132,7 +133,7 @@ fn preemption(ground: &Ground<'_>, candidate: &Candidate) -> String {
         seconds => format!(", which adds {} to the TTFT", milliseconds(seconds)),
     };
     format!(
-        "{} requests of {} tokens need {} and the cache holds {} of them to their end: {} wait for a place{wait}; a request \
+        "{} requests of {} tokens need {} tokens of cache, which has room for {} of them to their end: {} wait for a place{wait}; a request \
          that the engine starts nevertheless is put back when the cache is full, and computes its prompt again ({}). Lower \
          the concurrency or max_num_seqs to {}.",
         grouped(asked),

@@ -153,6 +153,7 @@ fn timed(worker: Worker<'_>, (input_tokens, output_tokens): Lengths, asked: u64)
         input_tokens,
         output_tokens,
         context_tokens: Some(input_tokens.saturating_add(output_tokens)),
+        decode_context_tokens: None,
         concurrency: asked,
         prefix_cache_hit_rate: 0.0,
     };

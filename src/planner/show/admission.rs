@@ -18,7 +18,7 @@ pub(super) fn of(ground: &Ground<'_>, candidate: &Candidate) -> Admission {
     };
     let preemption = preempts(ground, candidate);
     Admission {
-        request_tokens: ground.request_tokens().get(),
+        request_tokens: ground.load_tokens().get(),
         asked,
         admitted,
         waiting,

@@ -217,16 +217,13 @@ fn load_of(input: &PlanInput, settings: &ResolvedSettings) -> Load {
     let workload = &input.workload;
     let reused = workload.reused_tokens(settings);
     let (input, output) = (workload.input_tokens as f64, workload.output_tokens as f64);
-    let most = settings.max_model_len.as_f64().max(1.0);
     Load {
         running: 0.0,
         waiting: 0.0,
         input_tokens: input,
         reused_tokens: reused,
         output_tokens: output,
-        context_tokens: workload
-            .context_tokens
-            .map_or((input + output / 2.0).min(most), |tokens| tokens as f64),
+        context_tokens: workload.decode_context(settings.max_model_len).as_f64(),
         arrival: Arrival::ClosedLoop,
         statistic: Statistic::Median,
         disaggregated: false,

@@ -162,7 +162,9 @@ impl RankWork {
                 if tensor.is_matmul {
                     self.dense_parameters += times * on_rank.active_parameters as f64;
                 }
-                if matches!(role, Role::DenseFeedForward | Role::Attention) {
+                // a mixer's projections are dense products too, and in a pure state-space model the only ones
+                let projects = tensor.is_matmul && role == Role::StateMixer;
+                if projects || matches!(role, Role::DenseFeedForward | Role::Attention) {
                     self.dense_width = self.dense_width.max(on_rank.rows as f64);
                 }
             }
