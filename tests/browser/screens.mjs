@@ -120,6 +120,11 @@ export function screens(world) {
     await page.waitForFunction(() => location.search.includes("floor.heads=4"));
   });
 
+  clean("the floor says where the number of heads changes nothing", world, {}, async (page) => {
+    await show(page, world.origin, "floor", "model=deepseek-ai%2FDeepSeek-V3&cluster=2x8xH200&floor.heads=4");
+    assert.match(await page.locator(".screen-floor .sentence").innerText(), /one latent for all its heads/);
+  });
+
   clean("the trade-off follows its limits and its axes", world, {}, async (page) => {
     await show(page, world.origin, "tradeoff");
     assert.equal(await page.locator(".plot .shapelayer path").count(), 0);

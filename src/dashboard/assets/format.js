@@ -77,17 +77,17 @@ export function range(estimate, show = ms) {
   return `${show(estimate.value)} (${unit.endsWith(show(estimate.low).split(" ").pop()) ? bare(estimate.low) : show(estimate.low)}–${unit})`;
 }
 
-/** "TP=8 × PP=2", with what else is not one. */
+/** "TP=8 × PP=2", with what else is not one, in the order of the API's sentences. */
 export function layout(sizes) {
   if (!sizes) return NONE;
   const parts = [];
   const name = (key, label) => sizes[key] > 1 && parts.push(`${label}=${sizes[key]}`);
   parts.push(`TP=${sizes.tp ?? 1}`);
   name("pp", "PP");
-  name("dp", "DP");
-  name("ep", "EP");
   name("attention_dp", "attention DP");
+  name("ep", "EP");
   name("dcp", "DCP");
+  name("dp", "DP");
   return parts.join(" × ");
 }
 

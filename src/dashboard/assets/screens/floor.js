@@ -53,12 +53,21 @@ export function render(root, context) {
       reasons.rows(real.filter((p) => p.why_not));
       return void fill(sentence, nothingFits("Nothing fits, at whatever TP.", context));
     }
-    fill(sentence, reading(real, overlays));
+    const latent = context.state["floor.heads"] !== "" && (await attentionOf(context)) === "mla";
+    fill(sentence, reading(real, overlays), latent && h("span", { class: "aside", text: "This model keeps one latent for all its heads: their number changes nothing here." }));
     // one chart a frame: what a slider changes is seen before the second is drawn
     await holds.draw(tokensAgainstGpus(real, overlays));
     await new Promise(requestAnimationFrame);
     await times.draw(timeAgainstGpus(real, overlays));
   };
+}
+
+/** How the model attends, where the API knows it by its id. */
+function attentionOf(context) {
+  const model = context.request().model;
+  const id = typeof model === "string" ? model : model.id;
+  if (!/^[\w.-]+\/[\w.-]+$/.test(id ?? "")) return null;
+  return context.call("GET", `/v1/models/${id}`).then((view) => view.facts?.attention ?? null).catch(() => null);
 }
 
 /** The question with the sliders' changes, timed by the plain model (what each constant does can be seen in it). */
@@ -204,7 +213,7 @@ function alt(real, floor) {
   const fitting = real.filter(has);
   const ends = `From TP=${fitting[0].at} with ${format.short(fitting[0].kv_tokens_total)} tokens to TP=${fitting.at(-1).at} with ${format.short(fitting.at(-1).kv_tokens_total)}.`;
   return floor === null ? `${ends} Nothing is copied at these widths.`
-    : `${ends} Past the KV heads the cache is copied; it still grows a little, since weights take less of each GPU.`;
+    : `${ends} ${fitting.every(copies) ? "Every width copies the cache" : "Past the KV heads the cache is copied"}; it still grows a little, since weights take less of each GPU.`;
 }
 
 function figures(real, overlays) {
