@@ -55,6 +55,8 @@ fn input(model: &str, gpus: u64) -> PlanInput {
         search: Search { allow_idle_gpus: true, ..Search::default() },
         overrides: Overrides::default(),
         calibration: catalogue::calibration::calibration(),
+        memory_corrections: [].into(),
+        beyond: std::sync::Arc::default(),
         latency_model: LatencyModel::Calibrated,
         limit: 20,
     }

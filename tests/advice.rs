@@ -198,3 +198,50 @@ proptest! {
         prop_assert!(worth.windows(2).all(|w| w[0] >= w[1]), "{worth:?}");
     }
 }
+
+/// Asked for in detail, advice plans the published checkpoints in fewer bits by their own files, and replicas on GPUs that the
+/// cluster lacks; each gain is the quotient of two plans that were asked for by themselves.
+#[test]
+fn in_detail_other_checkpoints_and_products_are_planned() {
+    let question = json!({"model": "Qwen/Qwen3-235B-A22B", "cluster": "8 H200",
+        "engine": {"name": "vllm", "max_model_len": 32768}, "workload": {"concurrency": 32}});
+    let detailed = |mut question: Value| {
+        question["advice"] = json!("detailed");
+        question
+    };
+    let own = pinned(question, 8, 1, 1);
+    let brief = plan(&own);
+    let whole = plan(&detailed(own.clone()));
+    let changes = |plan: &Plan| plan.advice.iter().map(|a| a.change.clone()).collect::<Vec<_>>();
+    assert!(changes(&brief).iter().all(|c| !c.starts_with("model=") && !c.starts_with("replica on")));
+    assert!(changes(&brief).iter().all(|change| changes(&whole).contains(change)));
+    let published = named(&whole, "model=nvidia/Qwen3-235B-A22B-NVFP4");
+    let mut other = own.clone();
+    other["model"] = json!("nvidia/Qwen3-235B-A22B-NVFP4");
+    is_quotient(published, &whole, &plan(&other));
+    assert!(published.kv_tokens_gain > 1.2, "{published:?}");
+    assert!(published.message.contains("nvfp4"), "{}", published.message);
+    assert!(!changes(&whole).contains(&"weights=int4".to_owned()), "there is a published one");
+    let replica = named(&whole, "replica on b200-sxm-180gb");
+    assert!(replica.sequences_gain > 1.0 && replica.cost_factor > 1.0, "{replica:?}");
+    assert!(!changes(&whole).contains(&"replica on h200-sxm-141gb".to_owned()), "that is what there is");
+    let worth: Vec<f64> = whole
+        .advice
+        .iter()
+        .filter(|a| a.becomes != a.layout)
+        .map(|a| a.sequences_gain.max(a.tpot_gain) / a.cost_factor)
+        .collect();
+    assert!(worth.windows(2).all(|pair| pair[0] >= pair[1]), "best gain for its cost first: {worth:?}");
+}
+
+#[test]
+fn without_a_published_checkpoint_four_bits_are_told_as_what_would_have_to_be_made() {
+    let question = json!({"model": LLAMA_70B, "cluster": "4 H100", "advice": "detailed", "workload": {"concurrency": 8},
+        "engine": {"name": "vllm", "max_model_len": 16384}});
+    let own = plan(&pinned(question.clone(), 4, 1, 1));
+    let made = named(&own, "weights=int4");
+    let mut four_bits = pinned(question, 4, 1, 1);
+    four_bits["model"] = json!({"id": LLAMA_70B, "weights": "int4"});
+    is_quotient(made, &own, &plan(&four_bits));
+    assert!(made.message.contains("has to be made"), "{}", made.message);
+}

@@ -92,6 +92,7 @@ fn command(row: &MemoryRow) -> String {
     put(names[6], whole(row.block_size));
     let own = ["auto", "bf16", "bfloat16", "fp16", "float16"];
     put(names[7], row.kv_cache_dtype.clone().filter(|d| !own.contains(&d.as_str())));
+    put("kv-cache-memory-bytes", whole(row.kv_cache_memory_bytes).filter(|_| row.engine == "vllm"));
     put("decode-context-parallel-size", whole(row.dcp).filter(|_| row.engine == "vllm"));
     if row.dp.is_some_and(|dp| dp > 1) {
         put("data-parallel-size", whole(row.dp));
@@ -135,7 +136,10 @@ fn checked(row: &MemoryRow, configs: &BTreeMap<String, Value>) -> Result<(bool, 
         ("fp8", "fp8"),
         ("int8", "int8"),
     ];
-    if let (true, Some((_, format))) = (stored, formats.iter().find(|(word, _)| text.contains(word))) {
+    let named = formats.iter().find(|(word, _)| text.contains(word)).map(|(_, format)| *format);
+    // a build in four bits of a checkpoint that is published in eight is another checkpoint
+    let rebuilt = named == Some("int4") && name.starts_with("DeepSeek-R1");
+    if let (true, Some(format)) = (stored || rebuilt, named) {
         model["weights"] = json!(format);
     }
     let ranks = row.tp.unwrap_or(1) * row.pp.unwrap_or(1);

@@ -57,6 +57,8 @@ fn layout(id: &str, cluster_text: &str, tp: u64, pp: u64, concurrency: u64) -> R
         overrides: Overrides::default(),
         latency_model: LatencyModel::Calibrated,
         calibration: calibration(),
+        memory_corrections: [].into(),
+        beyond: Arc::default(),
         limit: 1,
     };
     let found = plan(&input);

@@ -41,6 +41,8 @@ fn input(cluster_text: &str) -> PlanInput {
         overrides: Overrides::default(),
         latency_model: LatencyModel::Roofline,
         calibration: shardwise::catalogue::calibration::calibration(),
+        memory_corrections: [].into(),
+        beyond: std::sync::Arc::default(),
         limit: 1,
     }
 }

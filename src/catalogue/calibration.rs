@@ -1,4 +1,4 @@
-//! The fitted constants of the latency model: those in the binary, or a caller's own file.
+//! The fitted constants of the latency model, and corrections of memory: those in the binary, or a caller's own file.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 
+use crate::planner::engine::MemoryCorrection;
 pub use crate::planner::latency::calibrated::Calibration;
 use crate::planner::latency::calibrated::collective::{Algorithm, Algorithms};
 use crate::planner::latency::calibrated::parameters::{PRIORS, Values};
@@ -25,6 +26,9 @@ pub struct CalibrationFile {
     pub constants: Vec<Constant>,
     pub collectives: Algorithms,
     pub ranges: Ranges,
+    /// Corrections of estimated memory, learnt from a fleet's own start-ups.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub memory: Vec<MemoryCorrection>,
 }
 
 /// One fitted constant.
@@ -48,6 +52,8 @@ pub enum CalibrationError {
     Json(#[from] serde_json::Error),
     #[error("{name} is {value}: not a constant of this model, or not a positive number")]
     Constant { name: String, value: f64 },
+    #[error("the memory correction for {0} has a figure that cannot be used, or stands there twice")]
+    Memory(String),
     #[error("a calibration is already in use: it is chosen once, at start")]
     InUse,
     #[error("a collective of {0:?} has a negative or missing figure")]
@@ -63,13 +69,53 @@ const MOST_BYTES: u64 = 16 << 20;
 
 const EMBEDDED: &str = include_str!("../../data/calibration/latency.json");
 
-static IN_USE: OnceLock<Arc<Calibration>> = OnceLock::new();
+static IN_USE: OnceLock<InUse> = OnceLock::new();
+
+/// What answers rest on.
+struct InUse {
+    latency: Arc<Calibration>,
+    memory: Arc<[MemoryCorrection]>,
+}
+
+impl InUse {
+    fn of(text: &str) -> Result<Self, CalibrationError> {
+        let file: CalibrationFile = serde_json::from_str(text)?;
+        let memory = checked(&file.memory)?;
+        Ok(Self { latency: Arc::new(of_file(file)?), memory })
+    }
+}
+
+fn in_use() -> &'static InUse {
+    IN_USE.get_or_init(|| {
+        InUse::of(EMBEDDED).unwrap_or_else(|_| InUse { latency: Arc::new(priors()), memory: [].into() })
+    })
+}
 
 /// The calibration in use: the caller's where one was installed, else the one in the binary, read once.
 /// The embedded file is checked by a test; a broken one would leave the priors.
 #[must_use]
 pub fn calibration() -> Arc<Calibration> {
-    Arc::clone(IN_USE.get_or_init(|| Arc::new(read(EMBEDDED).unwrap_or_else(|_| priors()))))
+    Arc::clone(&in_use().latency)
+}
+
+/// The corrections of memory in use; none in the binary's own calibration.
+#[must_use]
+pub fn memory_corrections() -> Arc<[MemoryCorrection]> {
+    Arc::clone(&in_use().memory)
+}
+
+fn checked(memory: &[MemoryCorrection]) -> Result<Arc<[MemoryCorrection]>, CalibrationError> {
+    for (i, correction) in memory.iter().enumerate() {
+        let same = |other: &&MemoryCorrection| {
+            (&other.engine, &other.version, &other.gpu)
+                == (&correction.engine, &correction.version, &correction.gpu)
+        };
+        if !correction.is_usable() || memory.iter().take(i).any(|other| same(&other)) {
+            let name = format!("{} {} on {}", correction.engine, correction.version, correction.gpu);
+            return Err(CalibrationError::Memory(name));
+        }
+    }
+    Ok(memory.into())
 }
 
 /// Use a caller's own calibration from now on: called once, at start, before any answer.
@@ -77,7 +123,7 @@ pub fn calibration() -> Arc<Calibration> {
 /// # Errors
 /// When the text is no calibration, or another is already in use.
 pub fn install(text: &str) -> Result<(), CalibrationError> {
-    IN_USE.set(Arc::new(read(text)?)).map_err(|_| CalibrationError::InUse)
+    IN_USE.set(InUse::of(text)?).map_err(|_| CalibrationError::InUse)
 }
 
 /// Use the calibration of a file from now on, as [`install`].
@@ -115,7 +161,10 @@ fn text_of(path: &Path) -> Result<String, CalibrationError> {
 /// # Errors
 /// When the text is no calibration, or a figure in it cannot be used.
 pub fn read(text: &str) -> Result<Calibration, CalibrationError> {
-    let file: CalibrationFile = serde_json::from_str(text)?;
+    of_file(serde_json::from_str(text)?)
+}
+
+fn of_file(file: CalibrationFile) -> Result<Calibration, CalibrationError> {
     let mut values = Values::priors();
     for constant in &file.constants {
         if !values.set(&constant.name, constant.value) {
@@ -162,6 +211,7 @@ pub fn write(calibration: &Calibration, fit: Vec<String>) -> CalibrationFile {
         constants,
         collectives: calibration.algorithms.clone(),
         ranges: calibration.ranges.clone(),
+        memory: Vec::new(),
     }
 }
 

@@ -195,6 +195,9 @@ pub struct EngineArgs {
     /// Run without CUDA graphs.
     #[arg(long)]
     pub enforce_eager: bool,
+    /// Admit a length beyond the model's own, as VLLM_ALLOW_LONG_MAX_MODEL_LEN=1 does.
+    #[arg(long)]
+    pub allow_long_max_model_len: bool,
 }
 
 /// The load.
@@ -234,6 +237,9 @@ pub struct SearchArgs {
     /// What "best" means: balanced, throughput, latency, capacity, cost.
     #[arg(long, value_name = "WHAT")]
     pub objective: Option<String>,
+    /// How far advice looks: brief, or detailed (published checkpoints in fewer bits, GPU products that the cluster lacks).
+    #[arg(long, value_name = "HOW")]
+    pub advice: Option<String>,
     /// Tensor parallel sizes to try, e.g. 8,16.
     #[arg(long, alias = "tensor-parallel-size", value_name = "N,…", value_delimiter = ',')]
     pub tp: Vec<String>,

@@ -11,9 +11,11 @@ use super::exit::Exit;
 use super::output;
 use super::plan::{exit_of, tell};
 use super::request::{flag_of, text_at};
+use super::serve;
 use crate::catalogue::hardware;
 use crate::ingest::batch::BatchRequest;
 use crate::ingest::json::{self as document, Document};
+use crate::service::observations::ObservationAnswer;
 use crate::service::{self, ServiceError, accuracy, calibrate};
 
 /// A question in the API's own JSON.
@@ -53,6 +55,13 @@ pub struct CalibrateArgs {
     /// A folder of measurements instead of those in the program.
     #[arg(long, value_name = "FOLDER")]
     pub measurements: Option<PathBuf>,
+    /// Learn memory from this fleet's own start-ups instead: `observations` for those in the database that serve uses
+    /// (DATABASE_URL), or a file of `shardwise observe --json` answers, one after the other; - for stdin.
+    #[arg(long, value_name = "observations|FILE|-", conflicts_with = "measurements")]
+    pub from: Option<PathBuf>,
+    /// Start-ups of one engine, release and GPU from which something is learnt, at least.
+    #[arg(long, value_name = "N", default_value_t = calibrate::memory::LEAST, requires = "from")]
+    pub at_least: usize,
     /// Write the constants there.
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -123,8 +132,14 @@ fn accuracy_of_latency(rows: Option<&Path>, calibration: Option<&Path>, held_out
 }
 
 pub fn calibrate(args: &CalibrateArgs) -> Exit {
-    let paths = calibrate::Paths { measurements: args.measurements.clone() };
-    match calibrate::run(&paths) {
+    let made = match &args.from {
+        None => calibrate::run(&calibrate::Paths { measurements: args.measurements.clone() }),
+        Some(from) => match observations_of(from) {
+            Ok(answers) => calibrate::from_observations(&answers, args.at_least),
+            Err(exit) => return exit,
+        },
+    };
+    match made {
         Err(fault) => Exit::BadInput.because(&fault.to_string()),
         Ok(report) => {
             let printed = output::print(&format!("{}\n", report.text));
@@ -134,6 +149,27 @@ pub fn calibrate(args: &CalibrateArgs) -> Exit {
             }
         }
     }
+}
+
+/// Kept start-ups: of the database, or of a file with one answer after the other.
+fn observations_of(from: &Path) -> Result<Vec<ObservationAnswer>, Exit> {
+    if from == Path::new("observations") {
+        return match serve::kept_observations() {
+            Ok(Ok(answers)) => Ok(answers),
+            Ok(Err(fault)) => Err(exit_of(&fault).because(&fault.to_string())),
+            Err(fault) if fault.is_bad_input() => Err(Exit::BadInput.because(&fault.to_string())),
+            Err(fault) => Err(Exit::UpstreamFailed.because(&fault.to_string())),
+        };
+    }
+    let text = text_at(from).map_err(|fault| Exit::BadInput.because(&fault.to_string()))?;
+    serde_json::Deserializer::from_str(&text)
+        .into_iter()
+        .map(|answer| {
+            answer.map_err(|fault| {
+                Exit::BadInput.because(&format!("{}: no answer of observe: {fault}", from.display()))
+            })
+        })
+        .collect()
 }
 
 /// Read a document, ask, show; faults go to stderr by their place.

@@ -71,9 +71,11 @@ pub fn body(asked: &Question<'_>) -> Result<Map<String, Value>, Unreadable> {
     put(&mut body, "workload", workload);
     put(&mut body, "slo", slo);
     put(&mut body, "search", search_of(asked.search));
-    for (name, given) in
-        [("objective", &asked.search.objective), ("latency_model", &asked.what_if.latency_model)]
-    {
+    for (name, given) in [
+        ("objective", &asked.search.objective),
+        ("advice", &asked.search.advice),
+        ("latency_model", &asked.what_if.latency_model),
+    ] {
         if let Some(text) = given {
             body.insert(name.to_owned(), Value::from(text.as_str()));
         }
@@ -211,6 +213,7 @@ pub(super) fn engine_of(args: &EngineArgs) -> Map<String, Value> {
         ("disable_hybrid_kv_cache_manager", args.disable_hybrid_kv_cache_manager, false),
         ("language_model_only", args.language_model_only, false),
         ("enforce_eager", args.enforce_eager, false),
+        ("allow_long_max_model_len", args.allow_long_max_model_len, false),
     ] {
         if on || off {
             engine.insert(name.to_owned(), Value::from(on));
@@ -406,7 +409,7 @@ mod tests {
             --kv-cache-memory-bytes 1g --quantization fp8 --num-speculative-tokens 2 \
             --speculative-method mtp --acceptance-rate 0.7 --draft-weights-bytes 2g --prefix-cache-hit-rate 0.5 --pp-layer-partition 40,40 \
             --no-async-scheduling --enable-prefix-caching --disable-hybrid-kv-cache-manager --language-model-only \
-            --enforce-eager --input-tokens 1k --output-tokens 100 --context-tokens 2000 --concurrency 7 --ttft-ms 900 \
+            --enforce-eager --allow-long-max-model-len --input-tokens 1k --output-tokens 100 --context-tokens 2000 --concurrency 7 --ttft-ms 900 \
             --tpot-ms 40.5 --objective capacity --tp 8,16 --pp 1 --dp 1 --ep 1 --attention-dp 1 --dcp 1,2 \
             --no-idle-gpus --limit 3 --weights fp8 --override num_key_value_heads=1 --assume reserve_bytes=3e9 \
             --assume link_bytes_per_s.nvlink4=9e11 --latency-model roofline";
@@ -424,7 +427,8 @@ mod tests {
                     "speculative_config": {"method": "mtp", "acceptance_rate": 0.7, "draft_weights_bytes": 2_000_000_000},
                     "pp_layer_partition": [40, 40], "async_scheduling": false,
                     "enable_prefix_caching": true, "disable_hybrid_kv_cache_manager": true,
-                    "language_model_only": true, "enforce_eager": true},
+                    "language_model_only": true, "enforce_eager": true,
+                    "allow_long_max_model_len": true},
                 "workload": {"input_tokens": 1000, "output_tokens": 100, "context_tokens": 2000, "concurrency": 7,
                     "prefix_cache_hit_rate": 0.5},
                 "slo": {"ttft_ms": 900, "tpot_ms": 40.5},

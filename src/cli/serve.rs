@@ -12,6 +12,7 @@ use crate::catalogue::calibration::{CalibrationError, install_file};
 use crate::config::{ConfigError, Database, Place, Settings, SlackSection, Sources, environment};
 use crate::http;
 use crate::hub::{Hub, HubSettings};
+use crate::service::observations::ObservationAnswer;
 use crate::service::{App, Expect, HubAccess, Limits, ModelView, Put, ServiceError};
 use crate::slack::post::Outlet;
 use crate::slack::signature::Verifier;
@@ -163,6 +164,22 @@ pub fn store_model(
         }
         let (app, _) = App::new(store, false, &limits(&settings));
         Ok(app.put_model(id, body, &Expect::Anything).await)
+    })
+}
+
+/// The start-ups that the database of the settings keeps, the newest ones.
+///
+/// # Errors
+/// [`ServeError`] when the database cannot be reached; inside, what the service says of them.
+pub fn kept_observations() -> Result<Result<Vec<ObservationAnswer>, ServiceError>, ServeError> {
+    let settings = Settings::read(&SettingsArgs::default().sources()?)?;
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+        let store = open(&settings.database)?;
+        if settings.database.migrate {
+            store.migrate().await?;
+        }
+        let (app, _) = App::new(store, false, &limits(&settings));
+        Ok(app.all_observations().await)
     })
 }
 

@@ -20,6 +20,10 @@ pub struct PlanQuestion {
     /// What "best" means.
     #[schema(inline, required = false)]
     pub objective: Option<ObjectiveWord>,
+    /// How far advice looks: `detailed` also plans published checkpoints in fewer bits and replicas on GPU products that the
+    /// cluster lacks.
+    #[schema(inline, required = false)]
+    pub advice: Option<AdviceWord>,
     pub search: Option<SearchBody>,
     pub assumptions: Option<AssumptionsBody>,
     /// Which latency model answers: fitted constants, or the plain one that can be checked by hand.
@@ -39,6 +43,14 @@ pub enum ObjectiveWord {
     Latency,
     Capacity,
     Cost,
+}
+
+/// How far advice looks.
+#[derive(Debug, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AdviceWord {
+    Brief,
+    Detailed,
 }
 
 /// Which latency model answers.
@@ -171,6 +183,9 @@ pub struct EngineBody {
     pub disable_hybrid_kv_cache_manager: Option<bool>,
     pub language_model_only: Option<bool>,
     pub enforce_eager: Option<bool>,
+    /// Admit a `max_model_len` beyond the model's own length, as VLLM_ALLOW_LONG_MAX_MODEL_LEN=1 and
+    /// SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1 do.
+    pub allow_long_max_model_len: Option<bool>,
     /// Draft tokens of speculative decoding.
     #[schema(minimum = 0, maximum = 1024)]
     pub num_speculative_tokens: Option<u64>,

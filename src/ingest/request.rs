@@ -38,6 +38,8 @@ pub struct PlanRequest {
     pub search: Search,
     pub overrides: Overrides,
     pub latency_model: LatencyModel,
+    /// Advice also looks at other checkpoints and at GPUs that the cluster lacks.
+    pub advice_in_detail: bool,
     pub limit: usize,
 }
 
@@ -157,6 +159,8 @@ pub(super) fn read_question(
     let search = read_search(fields);
     let overrides = read_assumptions(fields);
     let latency_model = fields.choice("latency_model", LATENCY_MODELS).unwrap_or_default();
+    let advice_in_detail =
+        fields.choice("advice", &[("brief", false), ("detailed", true)]).unwrap_or_default();
     let limit = fields.whole("limit", bounds::LIMIT).unwrap_or(DEFAULT_LIMIT);
     let quantized_on_load = one_for_all(&engines);
     Some(PlanRequest {
@@ -170,6 +174,7 @@ pub(super) fn read_question(
         search,
         overrides,
         latency_model,
+        advice_in_detail,
         limit: usize::try_from(limit).ok()?,
     })
 }
@@ -317,6 +322,7 @@ fn read_engine(mut engine: Fields<'_, '_>) -> EngineSettings {
         enforce_eager: engine.flag("enforce_eager").unwrap_or(false),
         num_speculative_tokens,
         speculation,
+        allow_long_max_model_len: engine.flag("allow_long_max_model_len").unwrap_or(false),
         pp_layer_partition: engine.wholes("pp_layer_partition", bounds::STAGE_LAYERS, bounds::STAGES),
         swa_full_tokens_ratio: engine.number("swa_full_tokens_ratio", 0.001..=1.0),
         mamba_full_memory_ratio: engine.number("mamba_full_memory_ratio", 0.001..=100.0),

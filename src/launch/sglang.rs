@@ -19,6 +19,9 @@ pub(super) fn start(wanted: &Wanted<'_>) -> Start {
     if let Some(layers) = wanted.layer_partition() {
         start.env.push(("SGLANG_PP_LAYER_PARTITION", layers));
     }
+    if settings.allow_long_max_model_len {
+        start.env.push(("SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN", "1".to_owned()));
+    }
     start.text("--model-path", wanted.model);
     start.whole("--tp-size", layout.tp.saturating_mul(layout.attention_dp));
     if layout.pp > 1 {

@@ -24,6 +24,9 @@ pub(super) fn start(wanted: &Wanted<'_>) -> Start {
     if let Some(layers) = wanted.layer_partition() {
         start.env.push(("VLLM_PP_LAYER_PARTITION", layers));
     }
+    if settings.allow_long_max_model_len {
+        start.env.push(("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "1".to_owned()));
+    }
     start.whole("--tensor-parallel-size", layout.tp);
     if layout.pp > 1 {
         start.whole("--pipeline-parallel-size", layout.pp);

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::engine::ResolvedSettings;
-use super::hardware::Cluster;
+use super::engine::{MemoryCorrection, ResolvedSettings};
+use super::hardware::{Cluster, NodePool};
 use super::latency::calibrated::Calibration;
 use super::model::ModelSpec;
 use super::speculation::Speculation;
@@ -31,8 +31,23 @@ pub struct PlanInput {
     pub latency_model: LatencyModel,
     /// Constants of the calibrated latency model.
     pub calibration: Arc<Calibration>,
+    /// What advice may look at beyond the question; nothing unless it is asked for in detail.
+    pub beyond: Arc<Beyond>,
+    /// What a fleet's own start-ups say of the estimated items of memory.
+    pub memory_corrections: Arc<[MemoryCorrection]>,
     /// At most this many layouts in the answer.
     pub limit: usize,
+}
+
+/// Checkpoints and GPUs that the question does not name, for advice in detail.
+#[derive(Debug, Clone, Default)]
+pub struct Beyond {
+    /// The same model as it is published in fewer bits; the id is the name.
+    pub checkpoints: Vec<Arc<ModelSpec>>,
+    /// The model as if it were stored in four bits, where nobody published it so.
+    pub in_four_bits: Option<Arc<ModelSpec>>,
+    /// A node of each GPU product that the cluster lacks.
+    pub products: Vec<NodePool>,
 }
 
 /// An engine as the caller starts it. `None` = the engine's own default for model and GPU.
@@ -60,6 +75,9 @@ pub struct EngineSettings {
     pub disable_hybrid_kv_cache_manager: bool,
     pub language_model_only: bool,
     pub enforce_eager: bool,
+    /// Admit a `max_model_len` beyond the model's own length (`VLLM_ALLOW_LONG_MAX_MODEL_LEN=1`,
+    /// `SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1`).
+    pub allow_long_max_model_len: bool,
     /// Draft tokens of speculative decoding, 0 without it.
     pub num_speculative_tokens: u64,
     /// What drafts them, and how many hold.
@@ -92,6 +110,7 @@ impl EngineSettings {
             disable_hybrid_kv_cache_manager: false,
             language_model_only: false,
             enforce_eager: false,
+            allow_long_max_model_len: false,
             num_speculative_tokens: 0,
             speculation: Speculation::default(),
             pp_layer_partition: None,

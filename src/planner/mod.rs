@@ -24,6 +24,7 @@ pub mod advice;
 pub mod answer;
 pub mod candidate;
 pub mod constants;
+mod corrected;
 pub mod engine;
 pub mod estimate;
 pub mod fit;

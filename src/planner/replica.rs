@@ -259,7 +259,8 @@ impl Ground<'_> {
     ) -> Result<Replica, Fault> {
         let Loaded { weights, budget, kv_bytes } = loaded;
         let capacity = self.capacity(&cache, &kv_bytes)?;
-        let longest = cache.longest_sequence(capacity.blocks, Tokens(self.model.context_length.max(1)));
+        let positions = Tokens(self.rules.longest(&self.model)).max(self.settings.max_model_len);
+        let longest = cache.longest_sequence(capacity.blocks, positions);
         Ok(Replica {
             shape: *shape,
             stages,
@@ -319,6 +320,7 @@ impl Ground<'_> {
     /// The engine's budget, with the items that the caller gave outright.
     fn budget(&self, shape: &Shape, stages: &[Range<usize>], weights: &[StageWeights]) -> MemoryBudget {
         let mut budget = self.rules.memory(&self.model, shape, &self.gpu, &self.settings, stages, weights);
+        self.correct(&mut budget);
         if let Some((drafter, items)) = self.drafter(shape).zip(budget.stages.last_mut()) {
             items.drafter = drafter.item();
         }

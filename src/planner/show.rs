@@ -309,6 +309,7 @@ fn assumptions(input: &PlanInput, found: &Found<'_>) -> Vec<Assumption> {
         list.extend(ground.settings.assumptions.iter().cloned());
         list.push(ground.gpu_memory());
         list.extend(ground.drafting_assumptions());
+        list.extend(ground.correction_assumed());
         if ground.plain && input.model.weights_bytes_given.is_none() {
             list.push(Assumption {
                 name: "weights".to_owned(),

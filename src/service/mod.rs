@@ -6,6 +6,7 @@
 pub mod accuracy;
 mod app;
 pub mod batches;
+mod beyond;
 pub mod calibrate;
 pub mod checks;
 mod clusters;

@@ -7,7 +7,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
 
-use super::{AnswerBytes, ServiceError};
+use super::{AnswerBytes, ServiceError, beyond};
 use crate::catalogue::models::{self, NotFound};
 use crate::catalogue::{self, calibration, hardware};
 use crate::ingest::config_json::{self, ReadModel, WhatIf};
@@ -16,7 +16,7 @@ use crate::ingest::request::{ModelRequest, ModelSource, PlanRequest};
 use crate::ingest::{FieldError, Pointer, cluster};
 use crate::launch;
 use crate::planner::hardware::Cluster;
-use crate::planner::input::{EngineSettings, PlanInput};
+use crate::planner::input::{Beyond, EngineSettings, PlanInput};
 use crate::planner::model::ModelSpec;
 use crate::planner::plan::{ClusterSummary, Plan, Warning};
 use crate::planner::{self, engine};
@@ -178,7 +178,10 @@ pub(super) fn asked(
             return Err(ServiceError::Invalid(faults.collect()));
         }
     };
+    let beyond =
+        if request.advice_in_detail { beyond::of(request, &model.spec, &cluster) } else { Beyond::default() };
     let input = PlanInput {
+        beyond: Arc::new(beyond),
         model: model.spec,
         cluster,
         engines,
@@ -189,6 +192,7 @@ pub(super) fn asked(
         overrides: request.overrides.clone(),
         latency_model: request.latency_model,
         calibration: calibration::calibration(),
+        memory_corrections: calibration::memory_corrections(),
         limit: request.limit,
     };
     Ok(Asked { input, source: model.source, notes: model.unread })

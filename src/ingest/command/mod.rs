@@ -10,7 +10,7 @@ mod values;
 mod words;
 
 pub use flags::{Flag, Kind, Meaning, table};
-pub use read::{engine_of_image, read, read_command, read_with, read_words};
+pub use read::{admits_long, engine_of_image, read, read_command, read_with, read_words};
 pub use settings::{FileText, keywords, settings_words};
 pub use values::partition;
 pub use words::{Command, Here, Word, commands};
@@ -102,6 +102,7 @@ impl EngineCommand {
         let words: Vec<Word> = self.words.iter().cloned().chain(file.words()).collect();
         let mut all = read_words(engine, &words, self.line);
         all.settings.version = self.settings.version;
+        all.settings.allow_long_max_model_len |= self.settings.allow_long_max_model_len;
         all.settings.pp_layer_partition =
             all.settings.pp_layer_partition.or(self.settings.pp_layer_partition);
         all.model = all.model.or(self.model);

@@ -56,11 +56,25 @@ pub fn read_with(command: &Command, files: &[FileText<'_>]) -> Option<EngineComm
                 ));
             }
         }
+        if admits_long(&out.settings.name, name, value) {
+            out.settings.allow_long_max_model_len = true;
+        }
         if name == "CUDA_VISIBLE_DEVICES" {
             too_few_devices(&mut out, value, start.line);
         }
     }
     Some(out)
+}
+
+/// True for the variable by which an engine admits a length beyond the model's own.
+#[must_use]
+pub fn admits_long(engine: &str, name: &str, value: &str) -> bool {
+    let variable = match engine {
+        "vllm" => "VLLM_ALLOW_LONG_MAX_MODEL_LEN",
+        "sglang" => "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN",
+        _ => return false,
+    };
+    name == variable && matches!(value.trim().to_ascii_lowercase().as_str(), "1" | "true" | "yes")
 }
 
 /// More ranks than the process sees GPUs.

@@ -8,6 +8,7 @@ mod by_name;
 mod defaults;
 mod families;
 mod names;
+mod positions;
 mod quantisation;
 mod reader;
 mod text;
@@ -151,6 +152,11 @@ fn read_object(
     if !faults.is_empty() {
         return Err(ConfigError { faults });
     }
+    let positions = positions::read(&context, top.model_type);
+    let faults = shared.faults.take();
+    if !faults.is_empty() {
+        return Err(ConfigError { faults });
+    }
     let diagnostics = config
         .unread()
         .into_iter()
@@ -162,7 +168,8 @@ fn read_object(
         model_type: top.model_type.to_owned(),
         hidden_size: body.hidden,
         vocab_size: body.vocabulary,
-        context_length: context.positions(),
+        context_length: positions.in_vllm(),
+        positions,
         query_heads: body.query_heads,
         kv_heads: body.kv_heads,
         head_size: body.head_size,

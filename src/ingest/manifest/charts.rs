@@ -36,7 +36,7 @@ pub(super) fn production_stack(node: &Node, out: &mut Manifest) {
         command.model =
             spec.get("modelURL").and_then(|n| Some(At { value: n.text()?.to_owned(), line: n.line }));
         command.revision = spec.get("modelRevision").and_then(Node::text).map(str::to_owned);
-        pods::layers_of_stages(spec, &mut command);
+        pods::set_by_environment(spec, &mut command);
         if let Some(version) = spec.get("tag").and_then(Node::text).map(|t| t.trim_start_matches('v'))
             && version.starts_with(|c: char| c.is_ascii_digit())
         {
@@ -94,7 +94,7 @@ pub(super) fn llm_d(node: &Node, out: &mut Manifest) {
         };
         let Some(mut command) = command else { continue };
         pods::version_of_image(Some(container), &mut command);
-        pods::layers_of_stages(container, &mut command);
+        pods::set_by_environment(container, &mut command);
         if command.model.is_none() {
             let model = artifacts.and_then(|a| a.get("name").or_else(|| a.get("uri")));
             command.model = model.and_then(|n| Some(At { value: model_of_uri(n.text()?), line: n.line }));

@@ -39,6 +39,9 @@ fn part(spec: &Node, role: &str, name: &str, model: Option<&Node>, out: &mut Man
         }
         let mut command = args.command("vllm", spec.line);
         pods::version_of_image(main, &mut command);
+        if let Some(main) = main {
+            pods::set_by_environment(main, &mut command);
+        }
         command
     });
     if let Some(stages) = size("pipeline").and_then(|p| Some(At { value: p.whole()?, line: p.line }))

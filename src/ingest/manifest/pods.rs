@@ -1,7 +1,7 @@
 //! Containers: what a pod runs.
 
 use super::super::command::{
-    At, EngineCommand, Finding, Severity, Word, engine_of_image, partition, read, read_command,
+    At, EngineCommand, Finding, Severity, Word, admits_long, engine_of_image, partition, read, read_command,
 };
 use super::{Args, Deployment, Manifest};
 use crate::ingest::command::Command;
@@ -141,9 +141,7 @@ pub(super) fn engine(
         })
     })?;
     version_of_image(Some(container), &mut found);
-    if found.settings.pp_layer_partition.is_none() {
-        layers_of_stages(container, &mut found);
-    }
+    set_by_environment(container, &mut found);
     Some(found)
 }
 
@@ -158,15 +156,19 @@ pub(super) fn version_of_image(container: Option<&Node>, command: &mut EngineCom
     }
 }
 
-/// Layers of the stages, where the environment gives them.
-pub(super) fn layers_of_stages(container: &Node, command: &mut EngineCommand) {
-    let name = match command.settings.name.as_str() {
+/// Layers of the stages, and a length beyond the model's own, where the environment gives them.
+pub(super) fn set_by_environment(container: &Node, command: &mut EngineCommand) {
+    let engine = command.settings.name.clone();
+    let variable = match engine.as_str() {
         "vllm" => "VLLM_PP_LAYER_PARTITION",
         "sglang" => "SGLANG_PP_LAYER_PARTITION",
         _ => return,
     };
-    if let Some(text) = variable(container, name).and_then(Node::text) {
-        command.settings.pp_layer_partition = partition(text);
+    for (name, value) in assignments(container) {
+        command.settings.allow_long_max_model_len |= admits_long(&engine, &name, &value);
+        if name == variable && command.settings.pp_layer_partition.is_none() {
+            command.settings.pp_layer_partition = partition(&value);
+        }
     }
 }
 

@@ -93,6 +93,6 @@ fn of_runtime(model: &Node, workers: Option<&Node>, out: &mut Manifest) -> Optio
     let mut command = args.command("vllm", model.line);
     let uri = model.get("storageUri").and_then(|n| Some(At { value: model_of_uri(n.text()?), line: n.line }));
     command.model = id.or(uri).or(command.model);
-    pods::layers_of_stages(model, &mut command);
+    pods::set_by_environment(model, &mut command);
     Some(command)
 }

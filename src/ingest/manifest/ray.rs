@@ -1,6 +1,6 @@
 //! Ray Serve LLM: `engine_kwargs` are the engine's own settings in snake case.
 
-use super::super::command::{At, Finding, Severity, keywords, partition};
+use super::super::command::{At, Finding, Severity, admits_long, keywords, partition};
 use super::{Args, Deployment, Manifest, later};
 use crate::ingest::yaml::{self, Node};
 
@@ -57,10 +57,12 @@ fn llm(entry: &Node, role: &str, out: &mut Manifest) {
     let mut command = args.command("vllm", entry.line);
     let source = loading.and_then(|l| l.get("model_source").or_else(|| l.get("model_id")));
     command.model = source.and_then(|n| Some(At { value: n.text()?.to_owned(), line: n.line }));
-    if let Some(layers) =
-        entry.at(&["runtime_env", "env_vars", "VLLM_PP_LAYER_PARTITION"]).and_then(Node::text)
-    {
-        command.settings.pp_layer_partition = partition(layers);
+    for (name, value) in entry.at(&["runtime_env", "env_vars"]).map(Node::pairs).unwrap_or_default() {
+        let Some(value) = value.text() else { continue };
+        command.settings.allow_long_max_model_len |= admits_long("vllm", name, value);
+        if name == "VLLM_PP_LAYER_PARTITION" {
+            command.settings.pp_layer_partition = partition(value);
+        }
     }
     let name = loading.and_then(|l| l.get("model_id")).and_then(Node::text).unwrap_or("model").to_owned();
     let bundles = entry.at(&["placement_group_config", "bundles"]);

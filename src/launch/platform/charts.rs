@@ -251,8 +251,9 @@ pub(super) fn gpustack(site: &Site<'_>) -> Result<Written, Inexpressible> {
     let start = site.start().without(&["--model-path"]);
     if !start.env.is_empty() {
         return Err(Inexpressible::because(
-            "gpustack_layer_partition",
-            "uneven pipeline stages are set by an environment variable, which this form of the body has no place for",
+            "gpustack_no_environment",
+            "uneven pipeline stages and lengths beyond the model's own are set by environment variables, which this form of \
+             the body has no place for",
         ));
     }
     let parameters: Vec<String> = start.args.iter().map(|arg| items(arg).join("=")).collect();

@@ -1,6 +1,7 @@
 //! What to change next, on the best layout, which is the caller's own where the request names its sizes.
 //! Each change is planned for real with the same core, on this layout and under its load; a gain is the quotient of the
-//! two plans. At most about a dozen shapes are planned for it, each alone, whatever the size of the search.
+//! two plans. At most about a dozen shapes are planned for it, each alone, whatever the size of the search; asked for in detail
+//! ([`super::input::Beyond`]) a few more, for other checkpoints and GPUs.
 
 mod cache;
 mod more_gpus;
@@ -36,6 +37,7 @@ pub fn advice(input: &PlanInput, found: &Found<'_>) -> Vec<Advice> {
     let mut list: Vec<Advice> =
         [cache::changes(&subject), ranks::changes(&subject), more_gpus::changes(&subject)].concat();
     list.extend(weights::fp8(&subject));
+    list.extend(weights::checkpoints(&subject));
     list.retain(|a| a.kv_tokens_gain >= LEAST_GAIN || a.tpot_gain >= LEAST_GAIN);
     let worth = |a: &Advice| a.sequences_gain.max(a.tpot_gain) / a.cost_factor.max(f64::MIN_POSITIVE);
     list.sort_by(|a, b| worth(b).total_cmp(&worth(a)));

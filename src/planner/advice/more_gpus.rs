@@ -15,6 +15,7 @@ const MOST_KINDS: usize = 3;
 pub(super) fn changes(subject: &Subject<'_, '_>) -> Vec<Advice> {
     let mut list: Vec<Advice> = another_replica(subject).into_iter().collect();
     list.extend(replica_of_other_kinds(subject));
+    list.extend(replica_of_other_products(subject));
     list
 }
 
@@ -70,6 +71,23 @@ fn replica_of_other_kinds(subject: &Subject<'_, '_>) -> Vec<Advice> {
     let Subject { input, ground: here, .. } = subject;
     let other_kinds = input.cluster.pools.iter().enumerate().filter(|(_, p)| p.gpu.key != here.gpu.key);
     other_kinds.take(MOST_KINDS).filter_map(|(index, pool)| replica_on(subject, index, pool)).collect()
+}
+
+/// The same on products that the cluster lacks, where the question asks to look so far. A memory figure of the caller's is of
+/// the GPUs that there are.
+fn replica_of_other_products(subject: &Subject<'_, '_>) -> Vec<Advice> {
+    let Subject { input, ground: here, .. } = subject;
+    if input.overrides.has("gpu_memory_bytes") {
+        return Vec::new();
+    }
+    let runs = |pool: &&NodePool| here.rules.name() != "tensorrt-llm" || pool.gpu.vendor == "nvidia";
+    input
+        .beyond
+        .products
+        .iter()
+        .filter(runs)
+        .filter_map(|pool| replica_on(subject, here.pool_index, pool))
+        .collect()
 }
 
 fn replica_on(subject: &Subject<'_, '_>, index: usize, pool: &NodePool) -> Option<Advice> {

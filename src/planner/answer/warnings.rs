@@ -64,14 +64,26 @@ pub fn layout_warnings(ground: &Ground<'_>, candidate: &Candidate) -> Vec<Warnin
             ),
         );
     }
-    if ground.settings.max_model_len.get() > ground.model.context_length.max(1) {
+    let asked = ground.input.engines.get(ground.engine).and_then(|engine| engine.max_model_len);
+    if let Some(asked) = asked.filter(|asked| *asked > ground.settings.max_model_len.get()) {
         warn(
             "max_model_len_exceeds_model",
             format!(
-                "max_model_len ({}) is longer than the model's own {} tokens: the engine refuses to start so, unless it is told to \
-                 allow it.",
+                "max_model_len ({}) is longer than the {} tokens that the model's positions are made for: the engine goes on \
+                 with those.",
+                grouped(asked),
+                grouped(ground.settings.max_model_len.get())
+            ),
+        );
+    }
+    if ground.settings.max_model_len.get() > ground.rules.longest(&ground.model) {
+        warn(
+            "max_model_len_exceeds_model",
+            format!(
+                "max_model_len ({}) is longer than the {} tokens that the model's positions are made for; the engine was told \
+                 to allow it, and what comes after them may be nonsense.",
                 grouped(ground.settings.max_model_len.get()),
-                grouped(ground.model.context_length)
+                grouped(ground.rules.longest(&ground.model))
             ),
         );
     }

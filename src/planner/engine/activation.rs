@@ -18,6 +18,12 @@ pub fn layer_peak(model: &ModelSpec, layers: &Range<usize>, token_bytes: &[u64],
     (Bytes(widest) * tokens).as_f64() * LAYER_PEAK
 }
 
+/// What no pass over `tokens` tokens can do without: their residual stream, `tokens x hidden x 2 B`.
+#[must_use]
+pub fn residual_stream(model: &ModelSpec, tokens: u64) -> Bytes {
+    Bytes(tokens.saturating_mul(model.hidden_size).saturating_mul(2))
+}
+
 /// A vision or audio tower is part of the model.
 #[must_use]
 pub fn has_tower(model: &ModelSpec) -> bool {

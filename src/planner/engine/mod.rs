@@ -6,6 +6,7 @@
 
 pub mod activation;
 pub mod capacity;
+pub mod correction;
 pub mod divisions;
 pub mod memory;
 pub mod pools;
@@ -27,6 +28,7 @@ use super::model::ModelSpec;
 use super::model::sharded::StageWeights;
 
 pub use capacity::{CacheCapacity, CacheLayout, CacheTooSmall};
+pub use correction::MemoryCorrection;
 pub use memory::{Item, MemoryBudget, StageItems};
 pub use refusal::{Refusal, RefusalCode};
 pub use settings::ResolvedSettings;
@@ -61,6 +63,9 @@ pub trait EngineRules: Sync {
 
     /// What becomes of a request that finds the cache full.
     fn when_full(&self) -> WhenFull;
+
+    /// The longest sequence that the model's positions are made for, as this engine derives it.
+    fn longest(&self, model: &ModelSpec) -> u64;
 
     /// The settings with every default filled in for this model and GPU.
     ///
@@ -147,6 +152,7 @@ static ENGINES: &[&dyn EngineRules] = &[
     &vllm::V0_20,
     &vllm::V0_12,
     &vllm::V0_10,
+    &vllm::V0_8,
     &vllm::V0_6,
     &sglang::V0_5,
     &tensorrt_llm::V1_2,

@@ -49,6 +49,8 @@ pub enum RefusalCode {
     ArchitectureRemoved,
     /// A cache format that the engine does not know, or not for this model.
     KvCacheDtypeNotSupported,
+    /// `max_model_len` is longer than the model's positions, and nothing admits that.
+    MaxModelLenExceedsModel,
     /// Cache kinds of one model that the engine cannot bring together.
     CacheLayoutNotSupported,
     /// A setting outside what the engine takes.
@@ -89,6 +91,7 @@ impl RefusalCode {
             Self::ArchitectureUnknown => "architecture_unknown",
             Self::ArchitectureRemoved => "architecture_removed",
             Self::KvCacheDtypeNotSupported => "kv_cache_dtype_not_supported",
+            Self::MaxModelLenExceedsModel => "max_model_len_exceeds_model",
             Self::CacheLayoutNotSupported => "cache_layout_not_supported",
             Self::SettingInvalid => "setting_invalid",
             Self::KvCacheTooSmall => "kv_cache_too_small",
@@ -113,6 +116,7 @@ impl RefusalCode {
             | Self::ArchitectureRemoved
             | Self::NoAttentionBackend
             | Self::KvCacheDtypeNotSupported
+            | Self::MaxModelLenExceedsModel
             | Self::SlicesNotLinked => true,
             Self::DimensionNotDivisible | Self::QuantizationBlockNotDivisible => !has_experts,
             _ => false,

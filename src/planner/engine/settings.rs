@@ -6,8 +6,9 @@ use crate::planner::model::dtype::{Dtype, KvDtype};
 
 use super::divisions::Division;
 use super::{Refusal, RefusalCode};
+use crate::planner::input::EngineSettings;
 use crate::planner::speculation::Speculation;
-use crate::planner::units::{Bytes, Tokens};
+use crate::planner::units::{Bytes, Tokens, grouped};
 
 /// What the engine runs with, after its own defaults for this model and GPU.
 #[derive(Debug, Clone, PartialEq)]
@@ -72,6 +73,32 @@ pub fn utilization(name: &str, given: Option<f64>, default: f64) -> Result<f64, 
         return Ok(value);
     }
     Err(Refusal::new(RefusalCode::SettingInvalid, format!("{name} must lie in (0, 1], not {value}")))
+}
+
+/// The longest sequence to admit: the model's own length `longest` where none is asked for. An engine refuses to start with
+/// a longer one, unless its variable `admits` says so.
+///
+/// # Errors
+/// A [`Refusal`] for a length beyond the model's, where nothing admits it.
+pub fn admitted_length(
+    knob: &str,
+    asked: &EngineSettings,
+    longest: u64,
+    admits: &str,
+) -> Result<Tokens, Refusal> {
+    let length = asked.max_model_len.unwrap_or(longest).max(1);
+    if length <= longest.max(1) || asked.allow_long_max_model_len {
+        return Ok(Tokens(length));
+    }
+    Err(Refusal::new(
+        RefusalCode::MaxModelLenExceedsModel,
+        format!(
+            "{knob} ({}) is longer than the {} tokens that the model's positions are made for: the engine refuses to start, \
+             unless {admits}=1 says that it may (allow_long_max_model_len).",
+            grouped(length),
+            grouped(longest)
+        ),
+    ))
 }
 
 /// The assumption that names the rules used.

@@ -7,12 +7,14 @@ pub mod cache;
 pub mod dimensions;
 pub mod dtype;
 pub mod ledger;
+pub mod positions;
 pub mod sharded;
 pub mod storage;
 
 use cache::LayerCache;
 use dtype::{Dtype, KvDtype};
 use ledger::{Buffer, Role, Tensor};
+use positions::Positions;
 use storage::{Extra, Storage};
 
 /// A model, as read from its config.json: everything an engine or a formula needs, nothing of the file's form.
@@ -25,8 +27,10 @@ pub struct ModelSpec {
     pub model_type: String,
     pub hidden_size: u64,
     pub vocab_size: u64,
-    /// The longest sequence the checkpoint declares.
+    /// The longest sequence that its positions are made for, as vLLM derives it.
     pub context_length: u64,
+    /// What it declares of them: other engines derive other lengths.
+    pub positions: Positions,
     /// Query heads of the attention layers (the first kind that has any).
     pub query_heads: u64,
     /// KV heads as the engine counts them for its checks (MLA: as declared).

@@ -137,11 +137,14 @@ fn start(
 ) -> Prediction {
     let weights = weights(model, shape, stages);
     let budget = rules.memory(model, shape, gpu, settings, stages, &weights);
+    let given = settings.kv_cache_memory_bytes;
     let kv: Option<Vec<Bytes>> = weights
         .iter()
         .zip(&budget.stages)
         .enumerate()
-        .map(|(stage, (weights, items))| budget.kv_bytes(stage, weights.bytes + items.total()))
+        .map(|(stage, (weights, items))| {
+            given.or_else(|| budget.kv_bytes(stage, weights.bytes + items.total()))
+        })
         .collect();
     let Some(kv) = kv else {
         return fails(format!("weights and overheads exceed the budget of {:.2} GiB", budget.budget.gib()));
@@ -213,7 +216,10 @@ fn settings(row: &MemoryRow) -> EngineSettings {
         settings.max_num_batched_tokens = row.max_model_len;
     }
     settings.block_size = row.block_size;
+    settings.kv_cache_memory_bytes = row.kv_cache_memory_bytes.map(Bytes);
     settings.enforce_eager = row.enforce_eager == Some(true);
+    // a length in a record was admitted
+    settings.allow_long_max_model_len = true;
     settings.enable_prefix_caching = row.prefix_caching;
     settings
 }
@@ -267,7 +273,15 @@ pub fn find_model(row: &MemoryRow, stored: Option<&str>) -> Option<ModelSpec> {
     let read = |config: &Value, side: Option<&Value>| {
         let quantised = side.is_some() || config.get("quantization_config").is_some_and(|q| !q.is_null());
         let what_if = WhatIf { weights: stored.filter(|_| !quantised), ..WhatIf::default() };
-        config_json::read_as(row.model_name(), config, side, what_if).ok().map(|read| read.spec)
+        let spec =
+            config_json::read_as(row.model_name(), config, side, what_if).ok().map(|read| read.spec)?;
+        // a build in four bits of a checkpoint that is published in eight is another checkpoint
+        let rebuilt = quantised && stored == Some("int4") && spec.quantization.starts_with("fp8");
+        if !rebuilt {
+            return Some(spec);
+        }
+        let what_if = WhatIf { weights: stored, ..WhatIf::default() };
+        config_json::read_as(row.model_name(), config, None, what_if).ok().map(|read| read.spec)
     };
     if let Some(config) = &row.config {
         return read(config, None);

@@ -38,6 +38,8 @@ pub struct MemoryRow {
     pub max_num_batched_tokens: Option<u64>,
     pub max_num_seqs: Option<u64>,
     pub block_size: Option<u64>,
+    /// The cache of a GPU, given outright.
+    pub kv_cache_memory_bytes: Option<u64>,
     pub enforce_eager: Option<bool>,
     pub prefix_caching: Option<bool>,
     /// What the engine printed.

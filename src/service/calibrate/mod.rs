@@ -1,6 +1,7 @@
 //! Refit the constants of the latency model from measurements: the same data give the same constants.
 
 pub mod collectives;
+pub mod memory;
 pub mod ranges;
 pub mod serving;
 pub mod solve;
@@ -10,11 +11,13 @@ use std::path::{Path, PathBuf};
 
 use flate2::read::GzDecoder;
 
-use crate::catalogue::calibration::{CalibrationFile, priors, write};
+use crate::catalogue::calibration::{CalibrationFile, calibration, priors, write};
 use crate::planner::latency::calibrated::Calibration;
 use crate::planner::latency::calibrated::parameters::{PRIORS, Values};
 use crate::service::measurements::{Families, Observation, RowsError, observe, parse, read};
+use crate::service::observations::ObservationAnswer;
 use collectives::significant;
+use memory::StartUp;
 
 /// What a calibration reads.
 #[derive(Debug, Clone, Default)]
@@ -38,12 +41,54 @@ pub struct Report {
 /// The measurements in the binary: 2,754 public rows, each with its source.
 const ROWS: &[u8] = include_bytes!("../../../data/calibration/measurements/latency.jsonl.gz");
 
+/// Corrections of memory from a fleet's own start-ups, beside the latency constants in use. The same observations give the
+/// same file, in whatever order they come.
+///
+/// # Errors
+/// When none of them says anything.
+pub fn from_observations(answers: &[ObservationAnswer], least: usize) -> Result<Report, CalibrateError> {
+    let mut start_ups = Vec::new();
+    let mut left_out: std::collections::BTreeMap<&str, usize> = std::collections::BTreeMap::new();
+    for answer in answers {
+        match StartUp::of(answer) {
+            Ok(start_up) => start_ups.push(start_up),
+            Err(why) => *left_out.entry(why).or_default() += 1,
+        }
+    }
+    let left_out: Vec<String> =
+        left_out.into_iter().map(|(why, n)| format!("left out: {n} start-ups, {why}")).collect();
+    if start_ups.is_empty() {
+        return Err(CalibrateError::NothingToFit(left_out.join("; ")));
+    }
+    let groups = memory::fit(&start_ups, least);
+    let mut fit = memory::report(&groups, least);
+    fit.extend(left_out);
+    let memory: Vec<_> = groups.into_iter().filter_map(|group| group.correction).collect();
+    let base = calibration();
+    let newest = answers.iter().filter_map(|a| a.observed_at.as_deref()).max().unwrap_or("undated");
+    let learnt = Calibration {
+        version: format!("{}+memory-{}-{}", base.version, day(newest), start_ups.len()),
+        source: format!("{}; memory from {} start-ups of this fleet", base.source, start_ups.len()),
+        ..Calibration::clone(&base)
+    };
+    let text = fit.join("\n");
+    let file = CalibrationFile { memory, ..write(&learnt, fit) };
+    let mut json = serde_json::to_string_pretty(&file)?;
+    json.push('\n');
+    Ok(Report { file, json, text })
+}
+
+/// The day of a time in RFC 3339.
+fn day(time: &str) -> &str {
+    time.split('T').next().unwrap_or(time)
+}
+
 /// A calibration that could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum CalibrateError {
     #[error(transparent)]
     Rows(#[from] RowsError),
-    #[error("no row can be used: {0}")]
+    #[error("nothing can be used: {0}")]
     NothingToFit(String),
     #[error("the fit could not be written: {0}")]
     Json(#[from] serde_json::Error),

@@ -355,9 +355,10 @@ fn refusal_words(refused: &RefusedLayout) -> String {
 /// The flag that a code is about.
 fn meaning_of(code: &str) -> Meaning {
     match code {
-        "kv_cache_too_small" | "context_does_not_fit" | "context_exceeds_max_model_len" => {
-            Meaning::MaxModelLen
-        }
+        "kv_cache_too_small"
+        | "context_does_not_fit"
+        | "context_exceeds_max_model_len"
+        | "max_model_len_exceeds_model" => Meaning::MaxModelLen,
         "weights_do_not_fit"
         | "query_heads_not_divisible"
         | "kv_heads_not_divisible"

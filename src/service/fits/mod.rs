@@ -20,6 +20,7 @@ use crate::catalogue::hardware;
 use crate::catalogue::models::CatalogueModel;
 use crate::ingest::fits::{Filter, FitsRequest, Sort};
 use crate::ingest::{Pointer, cluster};
+use crate::planner::engine::rules;
 use crate::planner::fit::{BestFit, Fit, WhyNotFit, fit};
 use crate::planner::hardware::Cluster;
 use crate::planner::input::{EngineSettings, PlanInput, Search};
@@ -192,10 +193,14 @@ impl<'r> Ground<'r> {
 
     /// The engine is started for the asked context, or for all the model takes where that is less.
     fn input(&self, spec: &Arc<ModelSpec>) -> PlanInput {
-        let context = self.context().min(spec.context_length.max(1));
+        // a length for the whole catalogue is no longer than each model takes
+        let longest = rules(&self.engine.name, &self.engine.version)
+            .map_or(spec.context_length, |engine| engine.longest(spec))
+            .max(1);
+        let context = self.context().min(longest);
         let mut workload = self.request.workload.clone();
         workload.context_tokens = Some(context);
-        let max_model_len = self.engine.max_model_len.or(Some(context));
+        let max_model_len = self.engine.max_model_len.map(|asked| asked.min(longest)).or(Some(context));
         PlanInput {
             model: Arc::clone(spec),
             cluster: self.cluster.clone(),
@@ -207,6 +212,8 @@ impl<'r> Ground<'r> {
             overrides: self.request.overrides.clone(),
             latency_model: self.request.latency_model,
             calibration: crate::catalogue::calibration::calibration(),
+            beyond: Arc::default(),
+            memory_corrections: crate::catalogue::calibration::memory_corrections(),
             limit: 1,
         }
     }

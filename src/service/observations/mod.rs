@@ -17,7 +17,7 @@ use super::question::{self, Asked};
 use crate::catalogue::calibration;
 use crate::ingest::log::{self, Figure, Observed, Outcome};
 use crate::ingest::request::{ModelRequest, ModelSource, PlanRequest};
-use crate::planner::input::OverrideValue;
+use crate::planner::input::{OverrideValue, PlanInput};
 use crate::planner::layout::Shape;
 use crate::planner::layout::sizes;
 use crate::planner::plan::{Plan, RankedLayout};
@@ -61,6 +61,8 @@ pub struct ObservationAnswer {
     pub refusal: Option<Refused>,
     /// What the log says beside what was predicted.
     pub items: Vec<Item>,
+    /// What the rules alone predict of a GPU's memory, without a calibration of one's own; null without a prediction.
+    pub memory: Option<PredictedMemory>,
     /// The likely causes of what differs, and what is worth knowing when nothing does.
     pub causes: Vec<String>,
     /// True when prediction and log agree on whether it starts; null when either says nothing.
@@ -122,6 +124,42 @@ impl RecoveredSettings {
             enforce_eager: settings.enforce_eager,
             num_speculative_tokens: settings.num_speculative_tokens,
         }
+    }
+}
+
+/// Memory of the tightest GPU as the rules predict it: what a fleet's own calibration is learnt against.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct PredictedMemory {
+    /// The release whose rules predict.
+    pub rules: String,
+    pub weights_bytes: u64,
+    /// Activation, runtime memory and CUDA graphs.
+    pub estimated_bytes: u64,
+    /// What those cannot be less than.
+    pub floor_bytes: u64,
+    pub kv_bytes: u64,
+    pub kv_tokens: u64,
+    /// The part of what is left that becomes cache.
+    pub share_of_rest: f64,
+}
+
+impl PredictedMemory {
+    fn of(plan: &Plan) -> Option<Self> {
+        let layout = plan.layouts.first()?;
+        let stage = layout.memory.stages.get(usize::try_from(layout.memory.binding_stage).ok()?)?;
+        let corrected = ["activation", "runtime", "cuda_graph"];
+        let estimated =
+            stage.items.iter().filter(|item| corrected.contains(&item.name)).map(|item| item.bytes);
+        let tokens = plan.request.engines.first()?.max_num_batched_tokens;
+        Some(Self {
+            rules: layout.engine.version.clone(),
+            weights_bytes: stage.weights_bytes,
+            estimated_bytes: estimated.fold(0, u64::saturating_add),
+            floor_bytes: tokens.saturating_mul(plan.model.hidden_size).saturating_mul(2),
+            kv_bytes: stage.kv_bytes,
+            kv_tokens: layout.capacity.kv_tokens_per_replica,
+            share_of_rest: if layout.engine.name == "tensorrt-llm" { layout.memory.utilization } else { 1.0 },
+        })
     }
 }
 
@@ -190,6 +228,8 @@ fn request(observed: &Observed, base: &Map<String, Value>) -> Result<Option<Plan
     if observed.generation == Some("V0") && settings.max_num_batched_tokens.is_none() {
         settings.max_num_batched_tokens = settings.max_model_len.filter(|n| *n <= V0_WHOLE_PROMPTS);
     }
+    // a length in a log was admitted, or refused for its own reason
+    settings.allow_long_max_model_len = true;
     // the one format that engines make of any checkpoint while they load it; others name what the checkpoint holds
     request.model.quantized_on_load = settings.quantization.clone().filter(|q| q == "fp8");
     // a total that was printed is what the engine shared out
@@ -217,8 +257,14 @@ fn answer(
     asked: Option<Result<Asked, ServiceError>>,
 ) -> Result<ObservationAnswer, ServiceError> {
     let mut not_predicted = None;
+    let mut memory = None;
     let plan = match asked {
-        Some(Ok(asked)) => Some(plan(observed, asked)),
+        Some(Ok(asked)) => {
+            let by_rules = PlanInput { memory_corrections: [].into(), ..asked.input.clone() };
+            let by_rules = Asked { input: by_rules, source: asked.source, notes: asked.notes.clone() };
+            memory = PredictedMemory::of(&plan(observed, by_rules));
+            Some(plan(observed, asked))
+        }
         // what the log alone says stands, also where no model or rules are known
         Some(Err(ServiceError::Invalid(faults)))
             if faults.iter().all(|f| matches!(f.code, "unknown_engine" | "unknown_model")) =>
@@ -275,6 +321,7 @@ fn answer(
         causes: causes(observed, layout, &items),
         outcome_agrees: plan.as_ref().and_then(|p| Some(p.layouts.is_empty() != started?)),
         not_predicted,
+        memory,
         items,
         nccl_links: observed.nccl_links.clone(),
         topology: (!observed.topology.is_empty()).then(|| observed.topology.clone()),

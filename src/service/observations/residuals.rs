@@ -14,9 +14,9 @@ use crate::service::{App, Predictions, ServiceError};
 use crate::store::{Guard, ObservationHead, Store, StoreError};
 
 /// Observations that are summed over, the newest ones.
-const MOST: usize = 20_000;
+pub(super) const MOST: usize = 20_000;
 /// Observations read at once.
-const PAGE: u32 = 2_000;
+pub(super) const PAGE: u32 = 2_000;
 
 /// The answer of `GET /v1/accuracy`.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]

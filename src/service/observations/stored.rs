@@ -6,6 +6,7 @@ use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
+use super::residuals::{MOST, PAGE};
 use super::{ObservationAnswer, Refused, answer, copy_of, read_log, request};
 use crate::ingest::fields::Fields;
 use crate::ingest::json::Document;
@@ -162,6 +163,32 @@ impl App {
         kept.truncate(limit as usize);
         let next_page_token = kept.last().filter(|_| more).map(token_after);
         Ok(ObservationRows { items: kept.into_iter().map(row).collect(), next_page_token })
+    }
+
+    /// Every kept start-up, the newest first, up to as many as accuracy is summed over.
+    ///
+    /// # Errors
+    /// [`ServiceError::Unavailable`], [`ServiceError::Internal`].
+    pub async fn all_observations(&self) -> Result<Vec<ObservationAnswer>, ServiceError> {
+        let mut all: Vec<ObservationAnswer> = Vec::new();
+        let mut before = None;
+        while all.len() < MOST {
+            let page = ObservationFilter::default().page(before, PAGE);
+            let heads = self.guard.observations(&page).await?;
+            for head in &heads {
+                // one that was forgotten meanwhile is none
+                match self.observation(&head.id).await {
+                    Ok(answer) => all.push(answer),
+                    Err(ServiceError::NoObservation(_)) => {}
+                    Err(fault) => return Err(fault),
+                }
+            }
+            before = heads.last().map(|last| (last.observed_at, last.id.clone()));
+            if heads.len() < PAGE as usize {
+                break;
+            }
+        }
+        Ok(all)
     }
 
     /// Forget a kept start-up.

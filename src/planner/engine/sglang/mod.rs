@@ -20,7 +20,7 @@ use crate::planner::model::ModelSpec;
 use crate::planner::model::cache::LayerCache;
 use crate::planner::model::dtype::KvDtype;
 use crate::planner::model::sharded::StageWeights;
-use crate::planner::units::{Bytes, Tokens};
+use crate::planner::units::Bytes;
 
 /// The rules of one range of releases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +63,10 @@ impl EngineRules for Sglang {
         WhenFull::Recompute
     }
 
+    fn longest(&self, model: &ModelSpec) -> u64 {
+        model.positions.in_sglang().max(1)
+    }
+
     fn resolve(
         &self,
         asked: &EngineSettings,
@@ -82,7 +86,12 @@ impl EngineRules for Sglang {
             kv_dtype,
             kv_dtype_declared,
             kv_dtype_given: !matches!(asked.kv_cache_dtype.as_str(), "" | "auto"),
-            max_model_len: Tokens(asked.max_model_len.unwrap_or(model.context_length).max(1)),
+            max_model_len: settings::admitted_length(
+                "context_length",
+                asked,
+                self.longest(model),
+                "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN",
+            )?,
             max_num_seqs: asked.max_num_seqs.unwrap_or(RUNNING_REQUESTS).max(1),
             max_num_batched_tokens: chunk.max(1),
             block_size: asked.block_size.filter(|page| *page > 0),

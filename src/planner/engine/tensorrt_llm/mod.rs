@@ -52,6 +52,10 @@ impl EngineRules for TensorRtLlm {
         WhenFull::Wait
     }
 
+    fn longest(&self, model: &ModelSpec) -> u64 {
+        model.positions.in_tensorrt_llm().max(1)
+    }
+
     fn resolve(
         &self,
         asked: &EngineSettings,
@@ -59,6 +63,9 @@ impl EngineRules for TensorRtLlm {
         _gpu: &Gpu,
     ) -> Result<ResolvedSettings, Refusal> {
         let (kv_dtype, kv_dtype_declared) = kv_dtype(&asked.kv_cache_dtype, model)?;
+        // the engine cuts a longer one to the model's own, with a word in its log
+        let longest = Tokens(self.longest(model));
+        let length = asked.max_model_len.map_or(longest, |asked| Tokens(asked.max(1)).min(longest));
         let block = asked.block_size.filter(|b| *b > 0).unwrap_or(TOKENS_PER_BLOCK);
         Ok(ResolvedSettings {
             engine: "tensorrt-llm",
@@ -72,7 +79,7 @@ impl EngineRules for TensorRtLlm {
             kv_dtype,
             kv_dtype_declared,
             kv_dtype_given: !matches!(asked.kv_cache_dtype.as_str(), "" | "auto"),
-            max_model_len: Tokens(asked.max_model_len.unwrap_or(model.context_length).max(1)),
+            max_model_len: length,
             max_num_seqs: asked.max_num_seqs.unwrap_or(MAX_BATCH_SIZE).max(1),
             max_num_batched_tokens: asked.max_num_batched_tokens.unwrap_or(MAX_NUM_TOKENS).max(1),
             block_size: Some(block),

@@ -15,7 +15,7 @@ pub(super) mod split;
 
 use std::ops::Range;
 
-pub use release::{V0_6, V0_10, V0_12, V0_20, V0_20_1, V0_21, V0_24, V0_33};
+pub use release::{V0_6, V0_8, V0_10, V0_12, V0_20, V0_20_1, V0_21, V0_24, V0_33};
 
 use super::{CacheLayout, EngineRules, MemoryBudget, Refusal, RefusalCode, ResolvedSettings, WhenFull};
 use crate::planner::hardware::Gpu;
@@ -50,6 +50,8 @@ pub struct Vllm {
     batches_in_flight: bool,
     /// The printed tokens are `concurrency * max_model_len`, else `blocks / groups * block size`.
     concurrency_figure: bool,
+    /// Prompts are not cut while no longer ones than 32k are admitted.
+    prompts_whole: bool,
     /// The block that is never handed out counts when the engine checks that one request fits.
     null_block_checked: bool,
 }
@@ -66,6 +68,10 @@ impl EngineRules for Vllm {
     fn when_full(&self) -> WhenFull {
         // `v1/core/sched/scheduler.py`, `_preempt_request`: the cache is freed and computed again
         WhenFull::Recompute
+    }
+
+    fn longest(&self, model: &ModelSpec) -> u64 {
+        model.positions.in_vllm().max(1)
     }
 
     fn resolve(

@@ -19,6 +19,7 @@ pub static V0_33: Vllm = Vllm {
     batches_in_flight: true,
     concurrency_figure: true,
     null_block_checked: true,
+    prompts_whole: false,
 };
 
 /// vLLM 0.24: hybrids cache prefixes by default (a log of 0.24.0 holds two states a group); no checkpoints of states yet.
@@ -58,5 +59,8 @@ pub static V0_10: Vllm = Vllm {
     ..V0_12
 };
 
-/// vLLM 0.6 with the V1 engine: windows are allocated as if they kept every token.
-pub static V0_6: Vllm = Vllm { version: "0.6", hybrid_manager: false, ..V0_10 };
+/// vLLM 0.8, whose default is the V1 engine: windows are allocated as if they kept every token.
+pub static V0_8: Vllm = Vllm { version: "0.8", hybrid_manager: false, ..V0_10 };
+
+/// vLLM 0.6 and 0.7: the first engine takes prompts whole.
+pub static V0_6: Vllm = Vllm { version: "0.6", prompts_whole: true, ..V0_8 };

@@ -11,6 +11,9 @@ use crate::planner::model::cache::LayerCache;
 use crate::planner::model::dtype::KvDtype;
 use crate::planner::units::{Bytes, Tokens};
 
+/// The longest prompts that the first engine takes whole.
+const WHOLE_PROMPTS: u64 = 32_768;
+
 const GIB: u64 = 1 << 30;
 
 /// Fill in every default. Memory classes of the step size: `engine/arg_utils.py` `get_batch_defaults`.
@@ -25,12 +28,21 @@ pub fn resolve(
         asked.gpu_memory_utilization,
         rules.default_utilization,
     )?;
-    let max_model_len = asked.max_model_len.unwrap_or(model.context_length).max(1);
+    let max_model_len = settings::admitted_length(
+        "max_model_len",
+        asked,
+        model.positions.in_vllm().max(1),
+        "VLLM_ALLOW_LONG_MAX_MODEL_LEN",
+    )?
+    .get();
     let (tokens, seqs) = batch_defaults(rules, gpu);
     let max_num_seqs = asked.max_num_seqs.unwrap_or(seqs).max(1);
     let max_num_batched_tokens = asked
         .max_num_batched_tokens
-        .unwrap_or_else(|| tokens.min(max_num_seqs.saturating_mul(max_model_len)))
+        .unwrap_or_else(|| {
+            whole_prompts(rules, max_model_len)
+                .unwrap_or(tokens.min(max_num_seqs.saturating_mul(max_model_len)))
+        })
         .max(1);
     let (kv_dtype, kv_dtype_declared) = kv_dtype(rules, &asked.kv_cache_dtype, model)?;
     Ok(ResolvedSettings {
@@ -74,6 +86,12 @@ fn batch_defaults(rules: &Vllm, gpu: &Gpu) -> (u64, u64) {
     } else {
         (2048, 256)
     }
+}
+
+/// The first engine (V0, rules of 0.6) cuts prompts only where a length beyond 32k is admitted; else a step takes a whole
+/// prompt, of 2,048 tokens at least (`EngineArgs.create_engine_config`).
+fn whole_prompts(rules: &Vllm, max_model_len: u64) -> Option<u64> {
+    (rules.prompts_whole && max_model_len <= WHOLE_PROMPTS).then(|| max_model_len.max(2048))
 }
 
 fn has_states(model: &ModelSpec) -> bool {
