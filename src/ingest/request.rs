@@ -162,7 +162,7 @@ pub(super) fn read_question(
     let advice_in_detail =
         fields.choice("advice", &[("brief", false), ("detailed", true)]).unwrap_or_default();
     let limit = fields.whole("limit", bounds::LIMIT).unwrap_or(DEFAULT_LIMIT);
-    let quantized_on_load = one_for_all(&engines);
+    let quantized_on_load = EngineSettings::common_quantization(&engines);
     Some(PlanRequest {
         model: ModelRequest { quantized_on_load, ..model? },
         cluster: cluster?,
@@ -177,12 +177,6 @@ pub(super) fn read_question(
         advice_in_detail,
         limit: usize::try_from(limit).ok()?,
     })
-}
-
-/// The quantisation that every engine of the question is started with.
-fn one_for_all(engines: &[EngineSettings]) -> Option<String> {
-    let first = engines.first()?.quantization.as_ref()?;
-    engines.iter().all(|e| e.quantization.as_ref() == Some(first)).then(|| first.clone())
 }
 
 pub(super) const OBJECTIVES: &[(&str, Objective)] = &[

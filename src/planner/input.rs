@@ -118,6 +118,13 @@ impl EngineSettings {
             mamba_full_memory_ratio: None,
         }
     }
+
+    /// The quantisation that every engine of a question is started with.
+    #[must_use]
+    pub fn common_quantization(engines: &[Self]) -> Option<String> {
+        let first = engines.first()?.quantization.as_ref()?;
+        engines.iter().all(|e| e.quantization.as_ref() == Some(first)).then(|| first.clone())
+    }
 }
 
 /// The load to plan for.
