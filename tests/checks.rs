@@ -50,6 +50,25 @@ fn flags_and_sizes_that_cannot_be_are_told_at_their_line() {
 }
 
 #[test]
+fn a_quantisation_group_lies_on_one_rank() {
+    let starts = |model: &str, tp: u64, cluster: &str| {
+        let answer = command(&format!("vllm serve {model} -tp {tp} --max-model-len 4096"), cluster);
+        let deployment = answer.deployments.into_iter().next().expect("one deployment");
+        deployment.refused.map(|refused| (refused.code, refused.message))
+    };
+    // 13824 inputs of down_proj over 8 ranks are 1728, 13.5 groups of 128; over 4 they are 27
+    let (code, message) = starts("Qwen/Qwen2.5-14B-Instruct-AWQ", 8, "8 H100").expect("refused");
+    assert_eq!(code, "quantization_block_not_divisible", "{message}");
+    assert!(message.contains("1728 a rank"), "{message}");
+    assert_eq!(starts("Qwen/Qwen2.5-14B-Instruct-AWQ", 4, "8 H100"), None);
+    // 29568 inputs are 231 groups, which two ranks cannot share either
+    let (code, message) = starts("Qwen/Qwen2.5-72B-Instruct-AWQ", 2, "8 H100").expect("refused");
+    assert_eq!(code, "quantization_block_not_divisible", "{message}");
+    // plain weights have no groups
+    assert_eq!(starts("Qwen/Qwen2.5-14B-Instruct", 8, "8 H100"), None);
+}
+
+#[test]
 fn a_cache_is_split_over_two_cards_and_both_figures_are_shown() {
     // thought: two cards of 24 GB give twice the cache of one; each card holds its half of every token
     let answer = command(

@@ -123,6 +123,11 @@ pub fn of_tensor(tensor: &Tensor) -> Vec<ShardedDimension> {
             cut_by,
         };
         out.push(make(size, rule));
+        if let (Some(group), Cut::Units(_), true) = (whole_groups(tensor), part.cut, is_input)
+            && group < part.size
+        {
+            out.push(make(part.size, DivisionRule::WholeBlocks { block: group }));
+        }
         if let (Some((rows, cols, refined)), Cut::Units(_)) = (block, part.cut) {
             let block = if is_input { cols } else { rows };
             let rule = if refined {
@@ -134,4 +139,20 @@ pub fn of_tensor(tensor: &Tensor) -> Vec<ShardedDimension> {
         }
     }
     out
+}
+
+/// Input features of a group of packed integers that must lie on one rank, since its scale cannot be dealt out: padding mends
+/// tiles, not groups (vLLM `distributed/utils.py` `verify_group_size_divides_partition`, `auto_awq.py`, the Marlin kernels).
+/// Experts of AWQ and GPTQ fall back to kernels that halve the group until it fits; those of compressed-tensors, which store
+/// their shape beside each copy, are refused (`compressed_tensors_moe_wna16.py`).
+fn whole_groups(tensor: &Tensor) -> Option<u64> {
+    let extras = &tensor.storage.extras;
+    let keeps_shape = extras.iter().any(|extra| matches!(extra, Extra::Copy { .. }));
+    if tensor.sharing == Sharing::Experts && !keeps_shape {
+        return None;
+    }
+    extras.iter().find_map(|extra| match extra {
+        Extra::Group { cols, bits: 16 } => Some(*cols),
+        _ => None,
+    })
 }
