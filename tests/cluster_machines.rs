@@ -201,6 +201,31 @@ fn slurm_in_its_four_forms() {
 }
 
 #[test]
+fn names_alone_are_the_gpus_of_one_host() {
+    let name = "NVIDIA H100 80GB HBM3\n";
+    let listed = "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1)\nGPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-2)\n";
+    for (text, gpus) in
+        [(name.repeat(4), "1x4 "), (format!("name\n{}", name.repeat(8)), "1x8 "), (listed.to_owned(), "1x2 ")]
+    {
+        let (format, pools, _) = meaning(&text);
+        assert_eq!(format, Format::NvidiaSmiCsv, "{text}");
+        assert!(pools.len() == 1 && pools[0].starts_with(gpus), "{text}: {pools:?}");
+    }
+    let sliced = format!("{listed}  MIG 1g.10gb     Device  0: (UUID: MIG-1)\n");
+    assert_eq!(read(&sliced).expect_err("slices").at, Some((3, 1)));
+}
+
+#[test]
+fn tables_of_slurm_say_how_many_hosts_work() {
+    let (_, pools, warnings) = meaning("PARTITION NODES GRES\ngpu 4 gpu:h100:8\n");
+    assert!(pools[0].starts_with("4x8 "), "{pools:?} {warnings:?}");
+    let states = "NODELIST NODES GRES STATE\ngpu[01-04] 4 gpu:a100-80g:8 idle\ngpu05 1 gpu:a100-80g:8 down*\n\
+                  gpu06 1 gpu:a100-80g:8 drained\n";
+    let (_, pools, _) = meaning(states);
+    assert!(pools.len() == 1 && pools[0].starts_with("4x8 "), "{pools:?}");
+}
+
+#[test]
 fn ray_counts_nodes_by_kind() {
     let (format, pools, _) =
         meaning(r#"{"CPU":384.0,"GPU":16.0,"accelerator_type:H100":2.0,"memory":3.2e12}"#);

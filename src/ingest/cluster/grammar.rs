@@ -55,7 +55,7 @@ fn names_product(rest: &[Word<'_>]) -> bool {
 
 fn phrase<'c>(input: &mut Words<'_, 'c>) -> ModalResult<Phrase<'c>> {
     alt((
-        alt((flagged, load, said_twice, copies, half_of, part_of, domains)),
+        alt((flagged, load, said_twice, copies, half_a, half_of, part_of, domains)),
         alt((per_node, each_node, ports, host_memory)),
         alt((link, memory_total, units, article_unit, count, named)),
         alt((unit_behind, sized, others)),
@@ -184,6 +184,14 @@ fn copies<'c>(input: &mut Words<'_, 'c>) -> ModalResult<Phrase<'c>> {
     (is(Word::Join), is(Word::Times), number).map(|(.., n)| Phrase::Copies(n)).parse_next(input)
 }
 
+/// "half a dozen"
+fn half_a<'c>(input: &mut Words<'_, 'c>) -> ModalResult<Phrase<'c>> {
+    let count = any.verify_map(|w: &Word<'_>| if let Word::Number(n) = w { Some(*n) } else { None });
+    (is(Word::Half), is(Word::Article), count.verify(|n| n.is_multiple_of(2)))
+        .map(|(.., n)| Phrase::Count(n / 2))
+        .parse_next(input)
+}
+
 /// "half of the 8"
 fn half_of<'c>(input: &mut Words<'_, 'c>) -> ModalResult<Phrase<'c>> {
     let (.., whole, _) = (
@@ -264,10 +272,16 @@ fn each_node<'c>(input: &mut Words<'_, 'c>) -> ModalResult<Phrase<'c>> {
 fn ports<'c>(input: &mut Words<'_, 'c>) -> ModalResult<Phrase<'c>> {
     let rate = any
         .verify(|w: &Word<'c>| matches!(w, Word::Rate(_) | Word::Gigas(_) | Word::Link(_) | Word::Fabric(_)));
-    let (n, _, rate, _) =
-        (number, opt(is(Word::Times)), opt(rate), unit.verify(|u| *u == Unit::Port)).parse_next(input)?;
+    let with_unit = (number, opt(is(Word::Times)), opt(rate), unit.verify(|u| *u == Unit::Port))
+        .map(|(n, _, rate, _)| (n, rate.cloned()));
+    // "8x400Gb/s NDR": what has a rate in bits is a port
+    let gbit = any.verify_map(|w: &Word<'c>| if let Word::Rate(gbit) = w { Some(*gbit) } else { None });
+    let fabric = any.verify(|w: &Word<'c>| matches!(w, Word::Link(_) | Word::Fabric(_)));
+    let by_rate = (number, is(Word::Times), gbit, opt(fabric))
+        .map(|(n, _, gbit, fabric)| (n, Some(fabric.cloned().unwrap_or(Word::Rate(gbit)))));
+    let (n, rate) = alt((with_unit, by_rate)).parse_next(input)?;
     let _ = opt(each_of_node).parse_next(input)?;
-    Ok(Phrase::Ports(n, rate.cloned()))
+    Ok(Phrase::Ports(n, rate))
 }
 
 /// "2048 GB RAM", "2 TB host memory"

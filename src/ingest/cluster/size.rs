@@ -1,6 +1,6 @@
 //! How many nodes of how many GPUs: from the counts of a text, and from what is usual where it is silent.
 
-use super::error::ClusterError;
+use super::error::{ClusterError, cut};
 use super::said::Said;
 use crate::catalogue::hardware::{Form, GpuEntry, HardwareCatalogue};
 use crate::planner::hardware::{ClusterAssumption, ClusterWarning};
@@ -200,6 +200,14 @@ impl Counter<'_, '_> {
         }
         if self.said.vague {
             let message = format!("how many {}?", self.short());
+            return Err(ClusterError::ambiguous(
+                message,
+                [1, 8, 16].map(|n| format!("{n} {}", self.short())),
+            ));
+        }
+        // "acht H100": the word that was not understood may be the count
+        if let (Some(word), false) = (self.said.unknown.first(), self.said.half) {
+            let message = format!("how many {}? `{}` is not understood", self.short(), cut(word));
             return Err(ClusterError::ambiguous(
                 message,
                 [1, 8, 16].map(|n| format!("{n} {}", self.short())),

@@ -112,6 +112,12 @@ fn next_word<'c>(
     after_blank: bool,
     catalogue: &'c HardwareCatalogue,
 ) -> Word<'c> {
+    // SageMaker writes its machines' names with a prefix
+    if let Some(behind) =
+        rest.strip_prefix("ml.").filter(|behind| catalogue.names().longest_at(behind).is_some())
+    {
+        *rest = behind;
+    }
     let joined_to_name = !after_blank && matches!(last, Some(Word::Name(..)));
     if let Ok(Some(word)) = opt(scheduler_flag).parse_next(rest) {
         return word;

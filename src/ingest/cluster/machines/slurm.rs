@@ -31,6 +31,42 @@ fn table_row(line: &str) -> Option<(&str, &str)> {
     (named && !plain_number).then_some((host, gres))
 }
 
+/// Where a table's header says that names and counts of hosts stand.
+#[derive(Default)]
+struct Header {
+    names: Option<usize>,
+    count: Option<usize>,
+}
+
+impl Header {
+    /// "PARTITION NODES GRES", "NODELIST NODES GRES STATE"
+    fn of(line: &str) -> Option<Self> {
+        let cells = || line.split_whitespace().map(|cell| cell.split(['(', ':']).next().unwrap_or(""));
+        cells().any(|cell| cell.starts_with("GRES")).then(|| Self {
+            names: cells().position(|cell| matches!(cell, "NODELIST" | "HOSTNAMES" | "NODE_NAME")),
+            count: cells().position(|cell| cell == "NODES"),
+        })
+    }
+
+    /// Hosts of a row: by their names where there are any, else as counted; "0/4/0/4" ends in the total.
+    fn hosts(&self, row: &str, host: &str) -> u64 {
+        let cell = |at: Option<usize>| at.and_then(|i| row.split_whitespace().nth(i));
+        let counted = || cell(self.count).and_then(|n| n.rsplit('/').next()?.parse::<u64>().ok());
+        match cell(self.names) {
+            Some(names) => hosts_in(names),
+            None => counted().map_or_else(|| hosts_in(host), |n| n.min(MAX_RANGE)),
+        }
+    }
+}
+
+/// States in which a host takes no work, as `sinfo` and `scontrol` spell them.
+fn is_down(state: &str) -> bool {
+    let state = state.to_ascii_uppercase();
+    ["DOWN", "DRAIN", "DRNG", "FAIL", "NOT_RESPONDING", "MAINT", "INVAL"]
+        .iter()
+        .any(|s| state.starts_with(s) || state.contains(&format!("+{s}")))
+}
+
 pub(super) fn read(text: &str, site: &Site<'_>) -> Result<Cluster, ClusterError> {
     if text.lines().count() > MAX_LINES {
         return Err(ClusterError::unreadable(format!("more than {MAX_LINES} lines")));
@@ -107,18 +143,23 @@ struct Record {
 
 fn records(text: &str) -> Vec<Record> {
     let mut records: Vec<Record> = Vec::new();
+    let mut header = Header::default();
     for (i, line) in text.lines().enumerate() {
         let line_number = i + 1;
         let trimmed = line.trim();
         if trimmed.is_empty() || trimmed.starts_with('#') {
             continue;
         }
+        if let Some(found) = Header::of(trimmed) {
+            header = found;
+            continue;
+        }
         if let Some((host, gres)) = table_row(trimmed) {
             records.push(Record {
                 line: line_number,
-                hosts: hosts_in(host),
+                hosts: header.hosts(trimmed, host),
                 gpus: gres_gpus(gres),
-                down: false,
+                down: trimmed.split_whitespace().skip(1).any(is_down),
             });
             continue;
         }
@@ -143,9 +184,7 @@ fn records(text: &str) -> Vec<Record> {
             record.gpus = tres_gpus(tres);
         }
         if let Some(state) = get("State") {
-            let state = state.to_ascii_uppercase();
-            record.down =
-                ["DOWN", "DRAIN", "FAIL", "NOT_RESPONDING", "MAINT"].iter().any(|s| state.contains(s));
+            record.down = is_down(state);
         }
     }
     merge_devices(&mut records);

@@ -1,4 +1,4 @@
-//! `nvidia-smi --query-gpu=... --format=csv[,noheader][,nounits]`: one line a GPU.
+//! `nvidia-smi --query-gpu=... --format=csv[,noheader][,nounits]` and `nvidia-smi -L`: one line a GPU.
 
 use super::{Inventory, Labelled, NodeFacts, Site};
 use crate::ingest::cluster::error::ClusterError;
@@ -17,14 +17,21 @@ struct Columns {
     name: Option<usize>,
     total: Option<usize>,
     free: Option<usize>,
+    mig: Option<usize>,
 }
+
+/// How drivers begin the names of their products.
+const MAKERS: [&str; 5] = ["NVIDIA ", "Tesla ", "GeForce ", "Quadro ", "AMD "];
 
 /// True for a header of the tool, or for lines that carry a GPU's name between commas.
 pub(super) fn looks_like(text: &str) -> bool {
     let mut lines = text.lines().filter(|l| !l.trim().is_empty());
     let Some(first) = lines.next() else { return false };
+    if listed(first).is_some() {
+        return true;
+    }
     if !first.contains(',') {
-        return false;
+        return only_names(text);
     }
     let header = header_of(first);
     if header.name.is_some() {
@@ -32,11 +39,25 @@ pub(super) fn looks_like(text: &str) -> bool {
     }
     // Without a header: an index or memory beside a driver's name.
     let cells: Vec<&str> = first.split(',').map(str::trim).collect();
-    let named = cells
-        .iter()
-        .any(|c| ["NVIDIA ", "Tesla ", "GeForce ", "Quadro ", "AMD "].iter().any(|v| c.starts_with(v)));
+    let named = cells.iter().any(|c| MAKERS.iter().any(|v| c.starts_with(v)));
     let figure = cells.iter().any(|c| mib(c).is_some());
     named && figure
+}
+
+/// `--query-gpu=name`: a header of its own, or several lines that are each a driver's name.
+fn only_names(text: &str) -> bool {
+    let mut lines = text.lines().map(str::trim).filter(|l| !l.is_empty());
+    let header = lines.next().is_some_and(|first| matches!(first, "name" | "gpu_name"));
+    let named = |line: &str| MAKERS.iter().any(|maker| line.starts_with(maker)) && !line.contains(',');
+    let mut all = text.lines().map(str::trim).filter(|l| !l.is_empty()).skip(usize::from(header)).peekable();
+    all.peek().is_some() && (header || lines.next().is_some()) && all.all(named)
+}
+
+/// "GPU 3: NVIDIA H100 80GB HBM3 (UUID: GPU-...)": index and name.
+fn listed(line: &str) -> Option<(&str, &str)> {
+    let (index, rest) = line.trim().strip_prefix("GPU ")?.split_once(':')?;
+    let (name, _) = rest.split_once("(UUID:")?;
+    Some((index.trim(), name.trim()))
 }
 
 fn header_of(line: &str) -> Columns {
@@ -48,6 +69,7 @@ fn header_of(line: &str) -> Columns {
             "name" | "gpu_name" => columns.name = Some(i),
             "memory.total" => columns.total = Some(i),
             "memory.free" => columns.free = Some(i),
+            "mig.mode.current" => columns.mig = Some(i),
             _ => {}
         }
     }
@@ -64,6 +86,7 @@ pub(super) fn read(text: &str, site: &Site<'_>) -> Result<Cluster, ClusterError>
     let mut columns: Option<Columns> = None;
     let mut nodes: Vec<Vec<GpuLine>> = vec![Vec::new()];
     let mut last_index: Option<u64> = None;
+    let mut inventory = Inventory::new();
     for (i, line) in text.lines().enumerate() {
         if i >= MAX_LINES {
             return Err(ClusterError::too_many(&format!("more than {MAX_LINES}")));
@@ -81,13 +104,31 @@ pub(super) fn read(text: &str, site: &Site<'_>) -> Result<Cluster, ClusterError>
             }
             continue;
         }
-        let cells: Vec<&str> = line.split(',').map(str::trim).collect();
+        if line.trim_start().starts_with("MIG ") {
+            let message =
+                "the GPU above is cut into MIG slices: say how many of which, e.g. 7x MIG 1g.10gb of an A100";
+            return Err(ClusterError::unreadable(message).at(i + 1, 1));
+        }
+        let cells: Vec<&str> = match listed(line) {
+            Some((index, name)) => vec![index, name],
+            None => line.split(',').map(str::trim).collect(),
+        };
         let columns = columns.get_or_insert_with(|| guess(&cells, site));
         let cell = |at: Option<usize>| at.and_then(|i| cells.get(i)).copied();
         let Some(name) = cell(columns.name) else {
             let message = format!("expected a GPU's name in column {}", columns.name.unwrap_or(0) + 1);
             return Err(ClusterError::unreadable(message).at(i + 1, 1));
         };
+        // a workstation's own screen has a chip that computes nothing
+        if name.ends_with("DGX Display") {
+            inventory.warn("display_left_out", format!("{name} drives a screen and is left out"));
+            continue;
+        }
+        if cell(columns.mig).is_some_and(|mode| mode.eq_ignore_ascii_case("enabled")) {
+            let message =
+                format!("MIG is enabled on {name}: it is counted whole, but what runs on it sees its slices");
+            inventory.warn("mig_enabled", message);
+        }
         let index = cell(columns.index).and_then(|c| c.parse::<u64>().ok());
         if let (Some(now), Some(before)) = (index, last_index)
             && now <= before
@@ -99,7 +140,6 @@ pub(super) fn read(text: &str, site: &Site<'_>) -> Result<Cluster, ClusterError>
             node.push((name.to_owned(), cell(columns.total).and_then(mib), cell(columns.free).and_then(mib)));
         }
     }
-    let mut inventory = Inventory::new();
     for node in nodes.iter().filter(|n| !n.is_empty()) {
         add_node(node, site, &mut inventory)?;
     }
@@ -116,7 +156,7 @@ fn guess(cells: &[&str], site: &Site<'_>) -> Columns {
     // The first large figure behind the name is the total.
     let total =
         cells.iter().enumerate().position(|(i, c)| Some(i) > name && mib(c).is_some_and(|m| m >= 4_096.0));
-    Columns { index, name, total, free: None }
+    Columns { index, name, total, ..Columns::default() }
 }
 
 /// A node's GPUs; different products on one host are pools of their own.
