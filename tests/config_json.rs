@@ -42,6 +42,8 @@ fn each_hostile_value_is_refused_at_once() {
         ("vocab_size", json!(false), "wrong_type"),
         ("num_attention_heads", json!(-1), "out_of_range"),
         ("num_key_value_heads", json!(1e300), "out_of_range"),
+        ("num_key_value_heads", json!(64), "out_of_range"),
+        ("num_key_value_heads", json!(7), "out_of_range"),
         ("intermediate_size", json!("14336"), "wrong_type"),
         ("torch_dtype", json!("complex128"), "not_allowed"),
         ("architectures", json!(["NobodysForCausalLM"]), "unknown_architecture"),
@@ -278,4 +280,21 @@ fn stages_add_up_to_the_whole() {
             );
         }
     }
+}
+
+#[test]
+fn what_no_model_can_be_is_refused_at_its_key() {
+    let refused = |id: &str, key: &str, value: Value| {
+        let mut config = models::find(id).expect("of the catalogue").config();
+        config[key] = value;
+        codes(&config_json::read("odd", &config, None).expect_err("refused"))
+    };
+    let of = |key: &str| vec![(format!("#/{key}"), "out_of_range")];
+    assert_eq!(
+        refused("mistralai/Mixtral-8x7B-Instruct-v0.1", "num_experts_per_tok", json!(9)),
+        of("num_experts_per_tok")
+    );
+    assert_eq!(refused("Qwen/Qwen3-30B-A3B", "num_experts_per_tok", json!(1000)), of("num_experts_per_tok"));
+    let pattern = "hybrid_override_pattern";
+    assert_eq!(refused("nvidia/Nemotron-H-56B-Base-8K", pattern, json!("")), of(pattern));
 }

@@ -19,7 +19,7 @@ pub use text::{MAX_TEXT, parse};
 
 use serde_json::{Map, Value};
 
-use self::families::Context;
+use self::families::{Context, EXPERTS_PER_TOKEN};
 use self::quantisation::{Declared, Quantiser};
 use self::reader::{Config, Shared};
 use super::{FieldError, Pointer};
@@ -148,6 +148,9 @@ fn read_object(
         }
         return Err(ConfigError { faults: shared.faults.take() });
     };
+    if shared.faults.borrow().is_empty() {
+        agree(config, &body);
+    }
     let faults = shared.faults.take();
     if !faults.is_empty() {
         return Err(ConfigError { faults });
@@ -189,6 +192,20 @@ fn read_object(
         weights_bytes_given: what_if.weights_bytes,
     };
     Ok(ReadModel { spec, diagnostics })
+}
+
+/// Refuses what each key allows alone and no model can be: no layers at all, more experts for a token than there are.
+fn agree(config: &Config<'_>, body: &families::Body) {
+    const LISTS: [&str; 4] = ["hybrid_override_pattern", "layers_block_type", "layer_types", "block_configs"];
+    if body.stack.layers.is_empty() {
+        let key = LISTS.into_iter().find(|key| config.has(&[key])).unwrap_or("num_hidden_layers");
+        config.refuse(key, "out_of_range", "a model has at least one layer");
+    }
+    if let Some(experts) = body.experts.filter(|experts| experts.per_token > experts.routed) {
+        let key = EXPERTS_PER_TOKEN.iter().find(|key| config.has(&[key])).unwrap_or(&"num_experts_per_tok");
+        let detail = format!("a token cannot choose {} of {} experts", experts.per_token, experts.routed);
+        config.refuse(key, "out_of_range", detail);
+    }
 }
 
 /// First entry of `architectures`.

@@ -43,6 +43,16 @@ impl Attention {
         let kv_heads = config
             .opt_size(&["num_key_value_heads", "num_kv_heads", "multi_query_group_num"])
             .unwrap_or(heads);
+        // engines assert it: each KV head serves as many query heads
+        if !heads.checked_rem(kv_heads).is_none_or(|rest| rest == 0) {
+            let key = ["num_key_value_heads", "num_kv_heads", "multi_query_group_num"];
+            let key = key.into_iter().find(|key| config.has(&[key])).unwrap_or("num_attention_heads");
+            config.refuse(
+                key,
+                "out_of_range",
+                format!("{heads} query heads do not share {kv_heads} KV heads evenly"),
+            );
+        }
         let head = config
             .opt_size(&["head_dim", "attention_head_dim", "kv_channels"])
             .unwrap_or_else(|| head_of(config, hidden, heads));

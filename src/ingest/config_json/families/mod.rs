@@ -23,6 +23,7 @@ mod zamba;
 
 pub use attention::{Attention, QkNorm, Rope, inverse_frequencies, rope_buffer};
 
+pub use self::moe::EXPERTS_PER_TOKEN;
 use super::build::{Layer, Stack};
 use super::quantisation::Quantiser;
 use super::reader::{Config, MAX_LAYERS, MAX_POSITIONS};
