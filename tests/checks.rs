@@ -340,3 +340,12 @@ fn what_cannot_be_read_is_refused_by_place() {
         [("#/model".to_owned(), "unknown_model")]
     );
 }
+
+#[test]
+fn a_policy_that_cannot_be_read_is_refused() {
+    let request =
+        json!({"command": "vllm serve m", "cluster": "8 H100", "policy": {"deny": ["kv_replicated", 1]}});
+    let asked = check_offline(&Document { value: request, duplicates: Vec::new() });
+    let Err(ServiceError::Invalid(faults)) = asked else { panic!("{asked:?}") };
+    assert_eq!(faults.first().map(|fault| fault.pointer.as_str()), Some("#/policy/deny/1"));
+}

@@ -322,3 +322,29 @@ fn launch_ends_as_pipelines_need_it() {
     let checked = run(&["check", file.to_str().expect("UTF-8"), "--cluster", "2 nodes x 8 H100"]);
     assert_eq!(checked.status.code(), Some(0), "{}", text(&checked.stdout));
 }
+
+/// A full disk is told by every form of an answer.
+#[test]
+fn what_cannot_be_written_is_an_error() {
+    let full = std::path::Path::new("/dev/full");
+    if !full.exists() {
+        return;
+    }
+    let request = r#"{"model": "meta-llama/Llama-3.1-8B-Instruct", "cluster": "8 H100"}"#;
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), request).expect("written");
+    let path = file.path().to_str().expect("a path");
+    let plan = ["plan", "--model", "meta-llama/Llama-3.1-8B-Instruct", "--cluster", "8 H100"];
+    for more in [&["--format", "json"][..], &["--format", "table"], &["--format", "markdown"]] {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_shardwise"));
+        let sink = std::fs::OpenOptions::new().write(true).open(full).expect("opens");
+        let out = command.args(plan).args(more).stdout(sink).output().expect("runs");
+        assert_eq!(out.status.code(), Some(1), "{more:?}");
+    }
+    for args in [&["plan", "--request", path][..], &["serve", "--print-settings"]] {
+        let sink = std::fs::OpenOptions::new().write(true).open(full).expect("opens");
+        let out =
+            std::process::Command::new(env!("CARGO_BIN_EXE_shardwise")).args(args).stdout(sink).output();
+        assert_eq!(out.expect("runs").status.code(), Some(1), "{args:?}");
+    }
+}

@@ -69,6 +69,10 @@ pub enum Unreadable {
         names = names()
     )]
     NoSuchFigure { field: String },
+    #[error(
+        "`{0}` compares with something that is no number: write e.g. kv_tokens>=200000 or ttft_ms<=1.5e3"
+    )]
+    NoNumber(String),
 }
 
 fn names() -> String {
@@ -100,6 +104,13 @@ impl Assertion {
         let (field, wanted) = (field.trim(), rest.trim_start_matches(sign).trim());
         if field.is_empty() || wanted.is_empty() {
             return Err(Unreadable::NoSign(text.to_owned()));
+        }
+        let ordered = !matches!(compare, Compare::Equal | Compare::Different);
+        let figure = wanted
+            .starts_with(|c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '.' | '<' | '>' | '='))
+            && !wanted.contains(|c: char| c.is_ascii_alphabetic());
+        if (ordered || figure) && number::read(wanted).is_none_or(|n| !n.is_finite()) {
+            return Err(Unreadable::NoNumber(text.to_owned()));
         }
         Ok(Self { text: text.to_owned(), field: field.to_owned(), compare, wanted: wanted.to_owned() })
     }
@@ -193,6 +204,9 @@ mod tests {
     fn what_cannot_be_read_says_why() {
         assert!(matches!(Assertion::read("kv_tokens"), Err(Unreadable::NoSign(_))));
         assert!(matches!(Assertion::read(">=3"), Err(Unreadable::NoSign(_))));
+        for unreadable in ["kv_tokens>=NaN", "tp==1.5.5", "tp=>1", "kv_tokens>=1e999", "ttft_ms<=fast"] {
+            assert!(matches!(Assertion::read(unreadable), Err(Unreadable::NoNumber(_))), "{unreadable}");
+        }
         let unknown = Assertion::read("kv_tokns>=1").expect("a condition").check(Some(&json!({})));
         assert!(matches!(unknown, Err(Unreadable::NoSuchFigure { .. })));
     }

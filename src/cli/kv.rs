@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::exit::Exit;
+use super::output;
 use crate::ingest::json;
 use crate::service::{ServiceError, kv};
 
@@ -45,10 +46,7 @@ pub fn run(args: &KvArgs) -> Exit {
         return Exit::BadInput.because(&format!("--request {}: {fault}", args.request.display()));
     }
     match answer(args.question, &text) {
-        Ok(shown) => {
-            println!("{shown}");
-            Exit::Fits
-        }
+        Ok(shown) => output::print(&format!("{shown}\n")),
         Err(ServiceError::Internal(why)) => Exit::Internal.because(&why),
         Err(fault) => Exit::BadInput.because(&fault.to_string()),
     }

@@ -58,8 +58,9 @@ pub fn main() -> ExitCode {
         Command::Accuracy(command) => ask::accuracy(command),
         Command::Calibrate(args) => ask::calibrate(args),
         Command::Ask(args) => question::ask(args, cli.no_color.as_deref()),
-        Command::Serve(args) => ended(serve::serve(args)),
-        Command::Migrate(args) => ended(serve::migrate(args).map(|told| println!("{told}"))),
+        Command::Serve(args) if args.print_settings => told(serve::settings(args)),
+        Command::Serve(args) => told(serve::serve(args).map(|()| String::new())),
+        Command::Migrate(args) => told(serve::migrate(args).map(|told| told + "\n")),
         Command::Openapi => output::print(&crate::http::openapi_json()),
         Command::Health(args) => match health::check(args) {
             Ok(()) => Exit::Fits,
@@ -70,9 +71,10 @@ pub fn main() -> ExitCode {
 }
 
 /// How a command of the server ended.
-fn ended(outcome: Result<(), serve::ServeError>) -> Exit {
+/// What a command of the service has to say at its end.
+fn told(outcome: Result<String, serve::ServeError>) -> Exit {
     match outcome {
-        Ok(()) => Exit::Fits,
+        Ok(text) => output::print(&text),
         Err(fault) if fault.is_bad_input() => Exit::BadInput.because(&fault.to_string()),
         Err(fault) => Exit::UpstreamFailed.because(&fault.to_string()),
     }

@@ -55,12 +55,48 @@ struct Face<'a> {
     style: Style,
 }
 
+/// A sink that says once more, when it is flushed, what kept it from writing.
+struct Sink {
+    inner: Box<dyn Write>,
+    fault: Option<(io::ErrorKind, String)>,
+}
+
+impl Sink {
+    fn to(place: impl Write + 'static) -> Self {
+        Self { inner: Box::new(io::BufWriter::new(place)), fault: None }
+    }
+
+    fn remember<T>(&mut self, outcome: io::Result<T>) -> io::Result<T> {
+        if let Err(fault) = &outcome
+            && fault.kind() != io::ErrorKind::Interrupted
+        {
+            self.fault = Some((fault.kind(), fault.to_string()));
+        }
+        outcome
+    }
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let outcome = self.inner.write(bytes);
+        self.remember(outcome)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if let Some((kind, text)) = &self.fault {
+            return Err(io::Error::new(*kind, text.clone()));
+        }
+        let outcome = self.inner.flush();
+        self.remember(outcome)
+    }
+}
+
 impl Face<'_> {
-    fn sink(&self) -> Result<Box<dyn Write>, Exit> {
+    fn sink(&self) -> Result<Sink, Exit> {
         match &self.args.output.output {
-            None => Ok(Box::new(io::BufWriter::new(io::stdout()))),
+            None => Ok(Sink::to(io::stdout())),
             Some(path) => match fs::File::create(path) {
-                Ok(file) => Ok(Box::new(io::BufWriter::new(file))),
+                Ok(file) => Ok(Sink::to(file)),
                 Err(fault) => Err(Exit::BadInput.because(&format!("--output {}: {fault}", path.display()))),
             },
         }
@@ -120,8 +156,10 @@ impl Face<'_> {
         let mut line = Some(first);
         while let Some(text) = line {
             worst = worst.max(self.document(&text, true, sink));
-            // a pipe's reader gets each answer at once
-            let _ = sink.flush();
+            // a pipe's reader gets each answer at once; nobody is left to answer where it went away
+            if sink.flush().is_err() {
+                return worst;
+            }
             line = match next_line(source) {
                 Ok(line) => line,
                 Err(fault) => return Exit::BadInput.because(&fault.to_string()).max(worst),

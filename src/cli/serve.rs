@@ -53,7 +53,7 @@ pub struct ServeArgs {
     settings: SettingsArgs,
     /// Print every setting with its value and where it came from, and end.
     #[arg(long)]
-    print_settings: bool,
+    pub print_settings: bool,
 }
 
 /// `shardwise migrate`.
@@ -98,6 +98,20 @@ impl ServeError {
     }
 }
 
+/// The settings that a start with these flags would have, a line each with its origin.
+///
+/// # Errors
+/// [`ServeError`] when a setting cannot be read.
+pub fn settings(args: &ServeArgs) -> Result<String, ServeError> {
+    let sources = args.settings.sources()?;
+    Settings::read(&sources)?;
+    Ok(sources
+        .shown()
+        .into_iter()
+        .map(|(key, value, origin)| format!("{key} = {value}  # {origin}\n"))
+        .collect())
+}
+
 /// Run the service until it is told to stop.
 ///
 /// # Errors
@@ -105,12 +119,6 @@ impl ServeError {
 pub fn serve(args: &ServeArgs) -> Result<(), ServeError> {
     let sources = args.settings.sources()?;
     let settings = Settings::read(&sources)?;
-    if args.print_settings {
-        for (key, value, origin) in sources.shown() {
-            println!("{key} = {value}  # {origin}");
-        }
-        return Ok(());
-    }
     telemetry::start_logs(&settings.log)?;
     for name in &sources.unknown_variables {
         tracing::warn!(variable = name, "this environment variable is no setting");

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use super::command::{self, EngineCommand, FileText, Finding};
-use super::fields::Fields;
+use super::fields::{Fields, short_text};
 use super::json::Document;
 use super::manifest::{self, Deployment, Manifest};
 use super::yaml::{self, Node};
@@ -205,7 +205,15 @@ fn read_policy(fields: &mut Fields<'_, '_>) -> Policy {
             None => Vec::new(),
             Some(Value::String(one)) => one.split(',').map(|c| c.trim().to_owned()).collect(),
             Some(Value::Array(items)) if items.len() <= MOST_CODES => {
-                items.iter().filter_map(|i| i.as_str().map(str::to_owned)).collect()
+                let place = policy.place_of(name);
+                let mut read = Vec::with_capacity(items.len());
+                for (i, item) in items.iter().enumerate() {
+                    match short_text(item, &place.index(i), bounds::NAME_CHARS) {
+                        Ok(code) => read.push(code.to_owned()),
+                        Err(fault) => policy.push(fault),
+                    }
+                }
+                read
             }
             Some(_) => {
                 policy.refuse(

@@ -164,10 +164,10 @@ impl<'v, 'f> Fields<'v, 'f> {
         Fields::of(value, place, self.faults)
     }
 
-    /// True when the caller wrote `name`, even as `null`.
+    /// True when the caller wrote a value under `name`; `null` is none.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
-        self.object.contains_key(name)
+        self.object.get(name).is_some_and(|value| !value.is_null())
     }
 
     /// True when the caller wrote a list under `name`.

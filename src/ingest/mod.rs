@@ -48,7 +48,13 @@ impl FieldError {
     /// A fault at a place.
     #[must_use]
     pub fn at(place: &Pointer, code: &'static str, detail: impl Into<String>) -> Self {
-        Self { pointer: place.fragment(), code, detail: detail.into(), allowed: Vec::new(), got: None }
+        Self {
+            pointer: place.fragment(),
+            code,
+            detail: readable(detail.into()),
+            allowed: Vec::new(),
+            got: None,
+        }
     }
 
     /// The same fault with the values that would have been accepted.
@@ -132,6 +138,18 @@ impl Pointer {
 
 /// At most this many characters of a text are echoed in an error.
 const ECHO_CHARS: usize = 80;
+
+/// At most this many characters of a sentence, which may quote what came.
+const DETAIL_CHARS: usize = 1_000;
+
+/// A sentence fit for an error.
+fn readable(mut detail: String) -> String {
+    if let Some((end, _)) = detail.char_indices().nth(DETAIL_CHARS) {
+        detail.truncate(end);
+        detail.push('…');
+    }
+    detail
+}
 
 /// A value fit for an error: texts cut, arrays and objects only named.
 fn shortened(value: &Value) -> Value {

@@ -44,7 +44,7 @@ impl Attention {
             .opt_size(&["num_key_value_heads", "num_kv_heads", "multi_query_group_num"])
             .unwrap_or(heads);
         // engines assert it: each KV head serves as many query heads
-        if !heads.checked_rem(kv_heads).is_none_or(|rest| rest == 0) {
+        if heads.checked_rem(kv_heads).is_some_and(|rest| rest != 0) {
             let key = ["num_key_value_heads", "num_kv_heads", "multi_query_group_num"];
             let key = key.into_iter().find(|key| config.has(&[key])).unwrap_or("num_attention_heads");
             config.refuse(
