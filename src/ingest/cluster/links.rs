@@ -21,8 +21,15 @@ pub(super) fn apply_links(
     warnings: &mut Vec<ClusterWarning>,
     catalogue: &HardwareCatalogue,
 ) -> Result<NodePool, ClusterError> {
-    let mut reader =
-        Reader { pool: links.pool, entry: links.entry, catalogue, inside: false, between: false, warnings };
+    let mut reader = Reader {
+        pool: links.pool,
+        entry: links.entry,
+        catalogue,
+        inside: false,
+        between: false,
+        rate_unsaid: false,
+        warnings,
+    };
     for link in &said.links {
         reader.take(link)?;
     }
@@ -33,7 +40,7 @@ pub(super) fn apply_links(
     if let Some(ports) = said.ports {
         reader.pool.inter_links_per_node = Some(ports);
     }
-    let (inside, between) = (reader.inside, reader.between);
+    let (inside, between, rate_unsaid) = (reader.inside, reader.between, reader.rate_unsaid);
     let pool = reader.pool;
     if pool.gpus_per_node > 1 && !inside {
         let value = if pool.island_gpus < pool.gpus_per_node && pool.intra_link.scope == LinkScope::Pair {
@@ -48,11 +55,11 @@ pub(super) fn apply_links(
         assumed.push(ClusterAssumption { name: "intra_link".to_owned(), value, source });
     }
     let one_domain = pool.island_gpus >= pool.gpus();
-    if pool.nodes > 1 && !between && !one_domain {
+    if pool.nodes > 1 && (!between || rate_unsaid) && !one_domain {
         assumed.push(ClusterAssumption {
             name: "inter_link".to_owned(),
             value: pool.inter_link.key.clone(),
-            source: links.usual_source,
+            source: if between { "the network's rate is not stated".to_owned() } else { links.usual_source },
         });
     }
     Ok(pool)
@@ -64,6 +71,8 @@ struct Reader<'r, 'c> {
     catalogue: &'c HardwareCatalogue,
     inside: bool,
     between: bool,
+    /// A network was named without its rate.
+    rate_unsaid: bool,
     warnings: &'r mut Vec<ClusterWarning>,
 }
 
@@ -94,6 +103,7 @@ impl Reader<'_, '_> {
             }
             Some(Fabric::Xgmi) => Err(self.lacks("xGMI")),
             Some(fabric) => {
+                self.rate_unsaid |= said.gbit.is_none();
                 self.fabric(fabric, said.gbit);
                 Ok(())
             }
@@ -154,6 +164,7 @@ impl Reader<'_, '_> {
             && let Some(link) = self.catalogue.link("ethernet-100")
         {
             self.between = true;
+            self.rate_unsaid = true;
             self.pool.inter_link = link;
             self.pool.inter_links_per_node = Some(1);
         }

@@ -214,6 +214,10 @@ fn nameless(said: &Said<'_>, catalogue: &HardwareCatalogue) -> ClusterError {
             "no GPU is named in \"{words}\"; a cluster reads like \"16 H100s\" or \"2x8xH200\""
         ));
     }
+    // "8x Ascend": something was named that is not known
+    if let (Some(word), false) = (said.unknown.first(), counts.is_empty()) {
+        return ClusterError::unknown_gpu(word, Vec::new());
+    }
     let size = match (said.nodes.or(said.trays), said.per_node.or(counts.first().copied())) {
         (Some(nodes), Some(gpus)) => format!("{nodes} nodes x {gpus}"),
         (Some(nodes), None) => format!("{nodes} nodes x 8"),

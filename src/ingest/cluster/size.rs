@@ -276,6 +276,8 @@ impl Counter<'_, '_> {
                     self.short()
                 ),
             });
+        } else if total > 1 && total < usual && cards {
+            size = size.assuming("nodes", "1".to_owned(), "all cards in one host".to_owned());
         } else if total == usual && usual > 1 {
             size = size.assuming("nodes", "1".to_owned(), format!("one node: {}", self.why));
         }
