@@ -69,6 +69,56 @@ fn a_quantisation_group_lies_on_one_rank() {
 }
 
 #[test]
+fn a_cache_given_in_bytes_must_fit_the_gpu() {
+    let with = |bytes: u64| {
+        let model = "meta-llama/Llama-3.1-8B-Instruct";
+        command(&format!("vllm serve {model} --max-model-len 4096 --kv-cache-memory-bytes {bytes}"), "1 H100")
+    };
+    let refused = with(1_000_000_000_000);
+    let why = refused.deployments[0].refused.as_ref().expect("no GPU has so much");
+    assert_eq!(why.code, "weights_do_not_fit");
+    assert!(why.message.contains("given cache of 931.32 GiB"), "{}", why.message);
+    assert!(why.short_by_bytes.is_some_and(|b| b > 900_000_000_000));
+    let held = with(40_000_000_000);
+    let layout = held.deployments[0].layout.as_ref().expect("fits");
+    assert_eq!(layout.memory.stages[0].kv_bytes, 40_000_000_000);
+}
+
+/// `buffers` of the first stage, bytes.
+fn buffers(answer: &CheckAnswer) -> u64 {
+    let layout = answer.deployments[0].layout.as_ref().expect("it starts");
+    layout.memory.stages[0].items.iter().find(|i| i.name == "buffers").map_or(0, |i| i.bytes)
+}
+
+#[test]
+fn absorbed_attention_keeps_copies_of_its_up_projection() {
+    let sglang = |dp: &str, cluster: &str| {
+        let model = "deepseek-ai/DeepSeek-V3.1";
+        buffers(&command(&format!("python -m sglang.launch_server --model-path {model} --tp 8{dp}"), cluster))
+    };
+    // 61 layers x 128 heads x 512 x (128 + 128) elements of two bytes: w_kc and w_vc
+    let copies = 61 * 128 * 512 * 256 * 2;
+    let (one, eighth) = (sglang(" --dp 8 --enable-dp-attention --ep 8", "8 H200"), sglang("", "8 H200"));
+    // dealt-out experts add a map of 256 entries to each of 58 layers
+    assert_eq!(one - eighth - 58 * 256 * 4, copies - copies / 8);
+    // TensorRT-LLM: the keys' half alone, in the fp8 of the checkpoint
+    let trt = buffers(&command("trtllm-serve deepseek-ai/DeepSeek-V3.1 --tp_size 8", "8 H200"));
+    assert_eq!(eighth - trt, copies / 8 - copies / 4 / 8);
+}
+
+#[test]
+fn states_of_sglang_are_fp32_and_tracked() {
+    let command = command(
+        "python -m sglang.launch_server --model-path Qwen/Qwen3-Next-80B-A3B-Instruct --tp 4",
+        "4 H100",
+    );
+    let layout = command.deployments[0].layout.as_ref().expect("it starts");
+    // 36 layers of a bf16 convolution and an fp32 state, 5 slots a request
+    let slot = 36 * (3 * 2048 * 2 + 8 * 128 * 128 * 4);
+    assert_eq!(layout.memory.stages[0].state_bytes_per_sequence, Some(5 * slot));
+}
+
+#[test]
 fn a_cache_is_split_over_two_cards_and_both_figures_are_shown() {
     // thought: two cards of 24 GB give twice the cache of one; each card holds its half of every token
     let answer = command(

@@ -6,12 +6,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::engine::{CacheLayout, Refusal};
+use super::engine::{CacheLayout, Refusal, RefusalCode};
 use super::latency::calibrated::layout::{Speed, Wires, Worked};
 use super::latency::calibrated::work::RankWork;
 use super::layout::Shape;
 use super::model::sharded::ShardedWeights;
-use super::replica::{Fault, Ground, Loaded, Replica, more_stages_than_layers};
+use super::replica::{Fault, Ground, Loaded, Replica};
 
 /// Sizes of a shape that something depends on.
 type Sizes = (u64, u64, u64);
@@ -133,4 +133,13 @@ impl<'g, 'a> Judge<'g, 'a> {
         });
         Some(Speed { worked, wires })
     }
+}
+
+fn more_stages_than_layers(shape: &Shape, layers: usize) -> Refusal {
+    let layers = layers as u64;
+    Refusal::new(
+        RefusalCode::MoreStagesThanLayers,
+        format!("PP={} leaves a stage without layers: the model has {layers}.", shape.pp),
+    )
+    .nearest(Some(Shape { pp: layers.max(1), ..*shape }))
 }

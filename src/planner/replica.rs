@@ -341,21 +341,23 @@ impl Ground<'_> {
         let mut left = Vec::with_capacity(weights.len());
         // the stage that misses most says how far the layout is from fitting
         let mut tightest: Option<(usize, Bytes, Bytes)> = None;
+        let given = self.settings.kv_cache_memory_bytes;
+        let room = |stage| budget.room(stage, given.map(|_| self.gpu.memory_bytes));
         for (stage, (weights, items)) in weights.iter().zip(&budget.stages).enumerate() {
-            let used = weights.bytes + items.total();
-            match (self.settings.kv_cache_memory_bytes, budget.kv_bytes(stage, used)) {
-                (Some(given), _) => left.push(given),
+            let used = weights.bytes + items.total() + given.unwrap_or_default();
+            match (given, budget.kv_bytes(stage, used)) {
+                (Some(given), _) if used <= room(stage) => left.push(given),
                 (None, Some(bytes)) if bytes > Bytes::ZERO => left.push(bytes),
-                (None, _) => {
-                    let short = used - budget.of(stage);
-                    if tightest.is_none_or(|(other, _, used)| short > used - budget.of(other)) {
+                _ => {
+                    let short = used - room(stage);
+                    if tightest.is_none_or(|(other, _, used)| short > used - room(other)) {
                         tightest = Some((stage, weights.bytes, used));
                     }
                 }
             }
         }
         if let Some((stage, weights, used)) = tightest {
-            return Err(Fault::WeightsDoNotFit { stage, weights, used, budget: budget.of(stage) });
+            return Err(Fault::WeightsDoNotFit { stage, weights, used, budget: room(stage) });
         }
         Ok(left)
     }
@@ -395,12 +397,16 @@ impl Ground<'_> {
             },
             Fault::WeightsDoNotFit { stage, weights, used, budget } => {
                 let short_by = used - budget + Bytes(1);
+                let rest = match self.settings.kv_cache_memory_bytes {
+                    Some(given) => format!("the rest with the given cache of {:.2} GiB", given.gib()),
+                    None => "the rest".to_owned(),
+                };
                 Misfit {
                     short_by: Some(short_by),
                     refusal: Refusal::new(
                         RefusalCode::WeightsDoNotFit,
                         format!(
-                            "{}: weights take {:.2} GiB on each GPU of stage {stage} and the rest {:.2} GiB, of {:.2} \
+                            "{}: weights take {:.2} GiB on each GPU of stage {stage} and {rest} {:.2} GiB, of {:.2} \
                              GiB that the engine may use of a {}: {:.2} GiB too much.",
                             sizes(shape),
                             weights.gib(),
@@ -424,15 +430,6 @@ fn stage_weights(sharded: &ShardedWeights, stages: &[Range<usize>]) -> Vec<Stage
         .enumerate()
         .map(|(i, layers)| sharded.stage(layers.start, layers.end, i == 0, i == last))
         .collect()
-}
-
-pub(super) fn more_stages_than_layers(shape: &Shape, layers: usize) -> Refusal {
-    let layers = layers as u64;
-    Refusal::new(
-        RefusalCode::MoreStagesThanLayers,
-        format!("PP={} leaves a stage without layers: the model has {layers}.", shape.pp),
-    )
-    .nearest(Some(Shape { pp: layers.max(1), ..*shape }))
 }
 
 fn not_enough_gpus(shape: &Shape, pool: &NodePool) -> Refusal {

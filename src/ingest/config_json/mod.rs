@@ -178,6 +178,7 @@ fn read_object(
         head_size: body.head_size,
         mla: body.mla,
         dtype: declared.quantiser.dtype,
+        mamba_ssm_dtype: families::named_state_dtype(config, &["mamba_ssm_dtype"]),
         declared_kv_dtype: declared.kv_dtype,
         quantization: declared.quantiser.label.clone(),
         experts: body.experts,

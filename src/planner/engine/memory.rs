@@ -132,6 +132,13 @@ impl MemoryBudget {
         self.free.get(stage).map_or(self.budget, |free| self.budget.min(*free))
     }
 
+    /// What weights, items and cache of this stage may take: the budget, or all of the `whole` GPU (as far as it is free) where
+    /// a cache given outright goes past the budget.
+    #[must_use]
+    pub fn room(&self, stage: usize, whole: Option<Bytes>) -> Bytes {
+        whole.map_or_else(|| self.of(stage), |gpu| self.free.get(stage).copied().unwrap_or(gpu))
+    }
+
     /// Bytes of cache on a GPU of this stage whose weights and other items take `used`; `None` when they exceed the budget.
     #[must_use]
     pub fn kv_bytes(&self, stage: usize, used: Bytes) -> Option<Bytes> {

@@ -5,6 +5,7 @@
 //! kinds of layers; nothing loops over tokens or GPUs.
 
 pub mod activation;
+pub mod after_loading;
 pub mod capacity;
 pub mod correction;
 pub mod divisions;

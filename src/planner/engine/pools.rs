@@ -11,8 +11,8 @@ use super::capacity::{
 use super::rows;
 use crate::planner::layout::Shape;
 use crate::planner::model::ModelSpec;
-use crate::planner::model::cache::{LayerCache, Reach};
-use crate::planner::model::dtype::KvDtype;
+use crate::planner::model::cache::{LayerCache, Reach, State};
+use crate::planner::model::dtype::{Dtype, KvDtype};
 use crate::planner::units::{Bytes, Tokens};
 
 /// The proportions of the pools of one rank.
@@ -166,6 +166,8 @@ pub struct PoolRules {
     pub window_share: f64,
     /// Sizing of the state pool and states of a running request.
     pub states: (StateSizing, u64),
+    /// Format of recurrent states where the engine does not take the model's.
+    pub state_dtype: Option<Dtype>,
     /// Draft tokens of speculative decoding.
     pub draft_tokens: u64,
 }
@@ -281,7 +283,9 @@ impl Cells {
                 }
             }
             LayerCache::State(state) => {
-                let bytes = rows::state_bytes(state, shape.tp, rules.draft_tokens);
+                let state_dtype = rules.state_dtype.unwrap_or(state.state_dtype);
+                let state = State { state_dtype, ..state.clone() };
+                let bytes = rows::state_bytes(&state, shape.tp, rules.draft_tokens);
                 self.state = self.state.saturating_add(bytes);
                 self.state_layers = self.state_layers.saturating_add(1);
             }

@@ -41,6 +41,8 @@ pub struct ModelSpec {
     pub mla: bool,
     /// Format of unquantised weights and of activations.
     pub dtype: Dtype,
+    /// Format of recurrent states as `mamba_ssm_dtype` names it, the one key that SGLang reads.
+    pub mamba_ssm_dtype: Option<Dtype>,
     /// Cache format that the checkpoint itself declares.
     pub declared_kv_dtype: Option<KvDtype>,
     /// How the weights are stored, for people: `bf16`, `fp8 block 128x128`, `nvfp4`, …

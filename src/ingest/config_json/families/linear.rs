@@ -1,6 +1,7 @@
 //! Hybrids of attention and gated delta nets: Qwen3-Next, Qwen3.5, OLMo hybrid.
 
 use super::super::build::{Experts as Stacked, Layer, Stack};
+use super::super::reader::Config;
 use super::dense::EVERYWHERE;
 use super::moe::{EXPERT_COUNT, EXPERTS_PER_TOKEN, Mixture, by_step};
 use super::reach::layer_types;
@@ -117,11 +118,17 @@ impl DeltaNet {
 
 /// Format of recurrent states: as the file names it, else the model's.
 pub fn state_dtype(context: &Context<'_>) -> Dtype {
-    match context.config.text(&["mamba_ssm_dtype", "mamba_ssm_cache_dtype"]) {
-        Some("float32" | "fp32" | "torch.float32") => Dtype::Fp32,
-        Some("float16") => Dtype::Fp16,
-        Some("bfloat16") => Dtype::Bf16,
-        _ => context.quantiser.dtype,
+    named_state_dtype(context.config, &["mamba_ssm_dtype", "mamba_ssm_cache_dtype"])
+        .unwrap_or(context.quantiser.dtype)
+}
+
+/// The format that the first of `names` in the file says.
+pub fn named_state_dtype(config: &Config<'_>, names: &[&str]) -> Option<Dtype> {
+    match config.text(names)? {
+        "float32" | "fp32" | "torch.float32" => Some(Dtype::Fp32),
+        "float16" => Some(Dtype::Fp16),
+        "bfloat16" => Some(Dtype::Bf16),
+        _ => None,
     }
 }
 

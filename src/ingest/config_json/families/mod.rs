@@ -22,6 +22,7 @@ mod wrapper;
 mod zamba;
 
 pub use attention::{Attention, QkNorm, Rope, inverse_frequencies, rope_buffer};
+pub use linear::named_state_dtype;
 
 pub use self::moe::EXPERTS_PER_TOKEN;
 use super::build::{Layer, Stack};

@@ -51,7 +51,7 @@ pub fn automatic(gpu: &Gpu, model: &ModelSpec, shape: &Shape, chunk: u64, runnin
             graphs += 1.5 * batch * groups;
         }
     }
-    graphs += if model.mla { 1536.0 } else { 8.0 * PREFILL_GRAPHS };
+    graphs += if model.mla { 1536.0 } else { 8.0 * float(prefill_graphs(chunk)) };
     let width = float(ranks.saturating_mul(shape.pp)) / 8.0;
     let mut reserved = 512.0 + 1.5 * float(chunk.max(2048)) + 1024.0 * width + graphs;
     if total > 60.0 * 1024.0 {
@@ -64,7 +64,26 @@ pub fn automatic(gpu: &Gpu, model: &ModelSpec, shape: &Shape, chunk: u64, runnin
     fraction.clamp(0.05, 0.99)
 }
 
-/// Prefill sizes for which graphs are captured up to 8192 tokens.
-const PREFILL_GRAPHS: f64 = 58.0;
+/// Prefill sizes up to `chunk` for which graphs are captured (`arg_groups/cuda_graph_hook.py`): every 4 tokens to 32, 16 to
+/// 256, 32 to 512, 64 to 1024, 256 to 4096, then every 512.
+fn prefill_graphs(chunk: u64) -> u64 {
+    [(0, 32, 4), (32, 256, 16), (256, 512, 32), (512, 1024, 64), (1024, 4096, 256), (4096, u64::MAX, 512)]
+        .into_iter()
+        .map(|(from, to, step): (u64, u64, u64)| chunk.min(to).saturating_sub(from) / step)
+        .fold(0, u64::saturating_add)
+}
+
 /// A vision tower of the usual size.
 const VISION_FACTOR: f64 = 0.95;
+
+#[cfg(test)]
+mod tests {
+    use super::prefill_graphs;
+
+    #[test]
+    fn prefill_graphs_are_the_engines() {
+        let counts = [2048, 4096, 8192, 16_384].map(prefill_graphs);
+        assert_eq!(counts, [42, 50, 58, 74]);
+        assert_eq!((prefill_graphs(3), prefill_graphs(4)), (0, 1));
+    }
+}

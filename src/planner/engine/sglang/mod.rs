@@ -11,15 +11,17 @@ use super::pools::{self, PoolRules, StateSizing};
 use super::settings::{self, own_kv_dtype, rules_assumption};
 use super::{
     CacheLayout, EngineRules, Item, MemoryBudget, Refusal, RefusalCode, ResolvedSettings, StageItems,
-    WhenFull, activation, divisions,
+    WhenFull, activation, after_loading, divisions,
 };
 use crate::planner::hardware::Gpu;
 use crate::planner::input::EngineSettings;
 use crate::planner::layout::Shape;
 use crate::planner::model::ModelSpec;
 use crate::planner::model::cache::LayerCache;
-use crate::planner::model::dtype::KvDtype;
+use crate::planner::model::dtype::{Dtype, KvDtype};
+use crate::planner::model::ledger::Tensor;
 use crate::planner::model::sharded::StageWeights;
+use crate::planner::model::storage::Extra;
 use crate::planner::units::Bytes;
 
 /// The rules of one range of releases.
@@ -36,8 +38,34 @@ const WINDOW_SHARE: f64 = 0.8;
 const COMPRESSED_WINDOW_SHARE: f64 = 0.1;
 /// Bytes of states for one byte of keys and values.
 const STATE_RATIO: f64 = 0.9;
-/// States of a running request, and of one whose prefixes are not kept.
+/// States of a running request whose prefixes are kept.
 const STATES_PER_REQUEST: u64 = 3;
+/// States that track a request beside these under the `extra_buffer` strategy while steps overlap.
+const TRACKING_STATES: u64 = 2;
+/// Classes for which the strategy `auto` is `extra_buffer` (`arg_groups/overrides.py`).
+const EXTRA_BUFFER: [&str; 21] = [
+    "KimiLinearForCausalLM",
+    "Qwen3_5ForConditionalGeneration",
+    "Qwen3_5MoeForConditionalGeneration",
+    "Qwen3_5MoeForCausalLM",
+    "Qwen3_5ForCausalLM",
+    "Qwen3NextForCausalLM",
+    "Qwen4ExpForConditionalGeneration",
+    "InternS2PreviewForConditionalGeneration",
+    "MiniCPMV4_6ForConditionalGeneration",
+    "MiniCPMV4_7ForConditionalGeneration",
+    "BailingMoeV2_5ForCausalLM",
+    "BailingMoeV3ForCausalLM",
+    "BailingMoeV3VLForConditionalGeneration",
+    "FalconH1ForCausalLM",
+    "GraniteMoeHybridForCausalLM",
+    "Glm5NextForConditionalGeneration",
+    "NemotronHForCausalLM",
+    "NemotronHPuzzleForCausalLM",
+    "NemotronH_Omni_Reasoning_V3",
+    "KimiK3ForConditionalGeneration",
+    "InklingForConditionalGeneration",
+];
 /// The least that the engine takes when the caller gives no limit on running requests.
 const RUNNING_REQUESTS: u64 = 2048;
 /// Multimodal cache on the GPU.
@@ -173,7 +201,6 @@ impl EngineRules for Sglang {
         let compressed = has(model, |c| matches!(c, LayerCache::Compressed { .. }));
         let sparse = has(model, |c| matches!(c, LayerCache::Indexer { .. }));
         let share = if compressed { COMPRESSED_WINDOW_SHARE } else { WINDOW_SHARE };
-        let per_request = if settings.prefix_caching { STATES_PER_REQUEST } else { 1 };
         let rules = PoolRules {
             page: settings.block_size.unwrap_or_else(|| page(model, gpu, compressed, sparse)),
             stored: if sparse && settings.kv_dtype == KvDtype::Fp8 {
@@ -185,8 +212,10 @@ impl EngineRules for Sglang {
             window_share: settings.swa_full_tokens_ratio.unwrap_or(share),
             states: (
                 StateSizing::Ratio(settings.mamba_full_memory_ratio.unwrap_or(STATE_RATIO)),
-                per_request.saturating_add(settings.num_speculative_tokens),
+                states_per_request(model, settings).saturating_add(settings.num_speculative_tokens),
             ),
+            // only `mamba_ssm_dtype` is read, fp32 without it (`configs/mamba_utils.py`)
+            state_dtype: Some(model.mamba_ssm_dtype.unwrap_or(Dtype::Fp32)),
             draft_tokens: 0,
         };
         Ok(pools::layout(model, shape, stages, &rules))
@@ -203,15 +232,21 @@ impl EngineRules for Sglang {
     ) -> MemoryBudget {
         let chunk = settings.max_num_batched_tokens;
         let fraction = if settings.utilization_automatic {
-            fraction::automatic(gpu, model, shape, chunk, None)
+            fraction::automatic(gpu, model, shape, chunk, Some(settings.max_num_seqs))
         } else {
             settings.gpu_memory_utilization
         };
         let collectives = if shape.gpus() > 1 { COLLECTIVES_GIB } else { 0.0 };
         let free = gpu.memory_bytes - Bytes::from_gib(CONTEXT_GIB + collectives);
         let multimodal = if activation::has_tower(model) { Bytes(MULTIMODAL_BYTES) } else { Bytes::ZERO };
-        let items = weights.iter().map(|w| StageItems {
-            buffers: Item::exact(w.buffer_bytes, "position tables"),
+        let copies = after_loading::Growth::new(model, |kind| {
+            kind.tensors.iter().map(|t| latent_copies(t, shape)).fold(0, u64::saturating_add)
+        });
+        let items = stages.iter().zip(weights).map(|(layers, w)| StageItems {
+            buffers: Item::exact(
+                w.buffer_bytes + copies.of_stage(model, layers),
+                "position tables, and the copies of MLA up-projections that absorbed attention multiplies by",
+            ),
             activation: Item::none(
                 "SGLang measures no activations: they live in the rest, 1 - mem_fraction_static",
             ),
@@ -236,6 +271,18 @@ impl EngineRules for Sglang {
     }
 }
 
+/// Bytes of `w_kc` and `w_vc`, which stay beside `kv_b_proj`: its elements in 16 bit, in fp8 where its scales are not by
+/// block of 128 x 128 (`models/deepseek_common/deepseek_weight_loader.py` `post_load_weights`).
+fn latent_copies(tensor: &Tensor, shape: &Shape) -> u64 {
+    if !after_loading::is_up_projection(tensor) {
+        return 0;
+    }
+    let in_blocks =
+        tensor.storage.extras.iter().any(|e| matches!(e, Extra::Block { rows: 128, cols: 128, .. }));
+    let bytes = if tensor.storage.element == Dtype::Fp8 && !in_blocks { 1 } else { 2 };
+    after_loading::elements(tensor, shape).saturating_mul(bytes)
+}
+
 /// Where activations and graphs have to fit.
 fn outside(
     model: &ModelSpec,
@@ -257,6 +304,16 @@ fn outside(
         (0.6, 2.0),
         "CUDA context, the peak of a chunk through the layers, 2 MiB a captured batch size",
     )
+}
+
+/// States that a running request takes (`mem_cache/kv_cache_configurator.py` `_calculate_mamba_ratio`): 1 without prefix
+/// caching, else 3, and 2 that track it under `extra_buffer`, which the engine chooses by class while steps overlap.
+fn states_per_request(model: &ModelSpec, settings: &ResolvedSettings) -> u64 {
+    if !settings.prefix_caching {
+        return 1;
+    }
+    let tracked = settings.async_scheduling && EXTRA_BUFFER.contains(&model.architecture.as_str());
+    STATES_PER_REQUEST.saturating_add(if tracked { TRACKING_STATES } else { 0 })
 }
 
 /// KV heads on a rank: `max(1, Hkv / (a / c))` for an attention width `a` and `c` DCP ranks (`configs/model_config.py`).

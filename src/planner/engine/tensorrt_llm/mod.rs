@@ -10,15 +10,16 @@ use super::pools::{self, PoolRules, StateSizing};
 use super::settings::{self, own_kv_dtype, rules_assumption};
 use super::{
     CacheLayout, EngineRules, Item, MemoryBudget, Refusal, RefusalCode, ResolvedSettings, StageItems,
-    WhenFull, activation, divisions,
+    WhenFull, activation, after_loading, divisions,
 };
 use crate::planner::hardware::Gpu;
 use crate::planner::input::EngineSettings;
 use crate::planner::layout::Shape;
-use crate::planner::model::ModelSpec;
 use crate::planner::model::cache::{LayerCache, Reach};
-use crate::planner::model::dtype::KvDtype;
+use crate::planner::model::dtype::{Dtype, KvDtype};
+use crate::planner::model::ledger::Tensor;
 use crate::planner::model::sharded::StageWeights;
+use crate::planner::model::{LayerKind, ModelSpec};
 use crate::planner::units::{Bytes, Tokens};
 
 /// The rules of one range of releases.
@@ -204,6 +205,7 @@ impl EngineRules for TensorRtLlm {
             heads,
             window_share: settings.swa_full_tokens_ratio.unwrap_or(share),
             states: (StateSizing::Slots(settings.max_num_seqs.min(MAX_STATES)), 1),
+            state_dtype: None,
             draft_tokens: settings.num_speculative_tokens,
         };
         Ok(pools::layout(model, shape, stages, &rules))
@@ -220,6 +222,7 @@ impl EngineRules for TensorRtLlm {
     ) -> MemoryBudget {
         let by_kind = activation::token_bytes_by_kind(model, shape);
         let last = stages.len().saturating_sub(1);
+        let copies = after_loading::Growth::new(model, |kind| key_copies(kind, shape));
         let items = stages
             .iter()
             .zip(weights)
@@ -230,7 +233,10 @@ impl EngineRules for TensorRtLlm {
                 let rows = settings.max_num_seqs.min(settings.max_num_batched_tokens);
                 let logits = Bytes(rows.saturating_mul(model.vocab_size).saturating_mul(4)).as_f64();
                 StageItems {
-                    buffers: Item::exact(weights.buffer_bytes, "position tables"),
+                    buffers: Item::exact(
+                        weights.buffer_bytes + copies.of_stage(model, layers),
+                        "position tables, and the transposed key part of MLA up-projections (k_b_proj_trans)",
+                    ),
                     activation: Item::fitted(
                         if i == last { peak.max(logits) } else { peak },
                         (0.5, 2.5),
@@ -256,6 +262,21 @@ impl EngineRules for TensorRtLlm {
             source: "all of the GPU; free_gpu_memory_fraction of what weights and a dummy run leave becomes cache",
         }
     }
+}
+
+/// Bytes of `k_b_proj_trans`, a parameter of its own beside `kv_b_proj` (`_torch/modules/attention.py`), of which it is the
+/// `nope` rows of each head: `(H/T) * kv_lora_rank * nope`, in fp8 where that is quantised by block, else in 16 bit.
+/// Values keep a view.
+fn key_copies(kind: &LayerKind, shape: &Shape) -> u64 {
+    let find = |wanted: fn(&Tensor) -> bool| kind.tensors.iter().find(|t| wanted(t));
+    let Some(up) = find(after_loading::is_up_projection) else { return 0 };
+    let Some(out) = find(|t| t.name.ends_with("self_attn.o_proj")) else { return 0 };
+    // rows are heads x (nope + v), inputs of o_proj are heads x v
+    let rows = up.outputs.iter().map(|part| part.size).fold(0, u64::saturating_add);
+    let keys = rows.saturating_sub(out.inputs.size);
+    let elements = after_loading::elements(up, shape);
+    let of_keys = elements.checked_div(rows).unwrap_or(0).saturating_mul(keys);
+    of_keys.saturating_mul(if up.storage.element == Dtype::Fp8 { 1 } else { 2 })
 }
 
 /// States kept at most: one for each sequence of a batch.

@@ -9,6 +9,7 @@ use std::ops::Range;
 use super::Vllm;
 use super::backend::Generation;
 use crate::planner::engine::activation;
+use crate::planner::engine::after_loading::{self, Growth};
 use crate::planner::engine::{Item, MemoryBudget, ResolvedSettings, StageItems};
 use crate::planner::hardware::Gpu;
 use crate::planner::layout::Shape;
@@ -44,7 +45,9 @@ pub fn budget(
     let utilization = settings.gpu_memory_utilization;
     let last = stages.len().saturating_sub(1);
     let token_bytes = activation::token_bytes_by_kind(model, shape);
-    let added = added_by_kind(model, shape, gpu);
+    let added = Growth::new(model, |kind| {
+        kind.tensors.iter().map(|t| added_after_loading(t, shape, gpu)).fold(0, u64::saturating_add)
+    });
     let items = stages
         .iter()
         .zip(weights)
@@ -74,25 +77,11 @@ pub fn budget(
 
 /// Position tables; for a quantised latent the two 16-bit copies that its up-projection leaves,
 /// `layers * (H/T) * kv_lora_rank * (nope + v) * 2 B`; and what kernels pad 4-bit experts by after loading.
-fn buffers(model: &ModelSpec, layers: &Range<usize>, weights: &StageWeights, added: &[u64]) -> Item {
-    let added: Bytes = if added.iter().all(|bytes| *bytes == 0) {
-        Bytes::ZERO
-    } else {
-        let stage = model.layers.get(layers.clone()).unwrap_or(&[]);
-        stage.iter().map(|kind| Bytes(added.get(*kind).copied().unwrap_or(0))).sum()
-    };
+fn buffers(model: &ModelSpec, layers: &Range<usize>, weights: &StageWeights, added: &Growth) -> Item {
     Item::exact(
-        weights.buffer_bytes + added,
+        weights.buffer_bytes + added.of_stage(model, layers),
         "position tables, 16-bit copies of quantised MLA up-projections, and kernel padding made after loading",
     )
-}
-
-/// Bytes that a layer of each kind grows by.
-fn added_by_kind(model: &ModelSpec, shape: &Shape, gpu: &Gpu) -> Vec<u64> {
-    let of = |tensors: &[Tensor]| {
-        tensors.iter().map(|t| added_after_loading(t, shape, gpu)).fold(0, u64::saturating_add)
-    };
-    model.kinds.iter().map(|kind| of(&kind.tensors)).collect()
 }
 
 /// Bytes that a tensor grows by when the engine prepares it for its kernels. MXFP4 experts are padded to 256 hidden columns,
@@ -101,8 +90,8 @@ fn added_after_loading(tensor: &Tensor, shape: &Shape, gpu: &Gpu) -> u64 {
     if !tensor.storage.is_quantised() {
         return 0;
     }
-    if tensor.role != Role::RoutedExperts && tensor.name.contains("kv_b_proj") {
-        return tensor.on_rank(shape).parameters.saturating_mul(2);
+    if after_loading::is_up_projection(tensor) {
+        return after_loading::elements(tensor, shape).saturating_mul(2);
     }
     let tiled = tensor.storage.tile != (1, 1) && tensor.storage.element == Dtype::Fp4;
     if tensor.role != Role::RoutedExperts || !tiled {
