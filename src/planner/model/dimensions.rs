@@ -1,7 +1,7 @@
 //! Which sizes of a model a split must divide: read off the ledger, so that rules and bytes cannot disagree.
 
 use super::ModelSpec;
-use super::ledger::{Cut, Sharing, Tensor, round_up};
+use super::ledger::{Cut, Role, Sharing, Tensor, round_up};
 use super::storage::Extra;
 
 /// A size that parallel ranks cut.
@@ -144,11 +144,11 @@ pub fn of_tensor(tensor: &Tensor) -> Vec<ShardedDimension> {
 /// Input features of a group of packed integers that must lie on one rank, since its scale cannot be dealt out: padding mends
 /// tiles, not groups (vLLM `distributed/utils.py` `verify_group_size_divides_partition`, `auto_awq.py`, the Marlin kernels).
 /// Experts of AWQ and GPTQ fall back to kernels that halve the group until it fits; those of compressed-tensors, which store
-/// their shape beside each copy, are refused (`compressed_tensors_moe_wna16.py`).
+/// their shape beside each copy, are refused (`compressed_tensors_moe_wna16.py`). Towers stay in 16 bit in such checkpoints.
 fn whole_groups(tensor: &Tensor) -> Option<u64> {
     let extras = &tensor.storage.extras;
     let keeps_shape = extras.iter().any(|extra| matches!(extra, Extra::Copy { .. }));
-    if tensor.sharing == Sharing::Experts && !keeps_shape {
+    if tensor.role == Role::Tower || (tensor.sharing == Sharing::Experts && !keeps_shape) {
         return None;
     }
     extras.iter().find_map(|extra| match extra {
