@@ -72,7 +72,7 @@ pub enum Unreadable {
     #[error(
         "`{0}` compares with something that is no number: write e.g. kv_tokens>=200000 or ttft_ms<=1.5e3"
     )]
-    NoNumber(String),
+    Incomparable(String),
 }
 
 fn names() -> String {
@@ -110,7 +110,7 @@ impl Assertion {
             .starts_with(|c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '.' | '<' | '>' | '='))
             && !wanted.contains(|c: char| c.is_ascii_alphabetic());
         if (ordered || figure) && number::read(wanted).is_none_or(|n| !n.is_finite()) {
-            return Err(Unreadable::NoNumber(text.to_owned()));
+            return Err(Unreadable::Incomparable(text.to_owned()));
         }
         Ok(Self { text: text.to_owned(), field: field.to_owned(), compare, wanted: wanted.to_owned() })
     }
@@ -205,7 +205,7 @@ mod tests {
         assert!(matches!(Assertion::read("kv_tokens"), Err(Unreadable::NoSign(_))));
         assert!(matches!(Assertion::read(">=3"), Err(Unreadable::NoSign(_))));
         for unreadable in ["kv_tokens>=NaN", "tp==1.5.5", "tp=>1", "kv_tokens>=1e999", "ttft_ms<=fast"] {
-            assert!(matches!(Assertion::read(unreadable), Err(Unreadable::NoNumber(_))), "{unreadable}");
+            assert!(matches!(Assertion::read(unreadable), Err(Unreadable::Incomparable(_))), "{unreadable}");
         }
         let unknown = Assertion::read("kv_tokns>=1").expect("a condition").check(Some(&json!({})));
         assert!(matches!(unknown, Err(Unreadable::NoSuchFigure { .. })));

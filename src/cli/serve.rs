@@ -105,11 +105,11 @@ impl ServeError {
 pub fn settings(args: &ServeArgs) -> Result<String, ServeError> {
     let sources = args.settings.sources()?;
     Settings::read(&sources)?;
-    Ok(sources
-        .shown()
-        .into_iter()
-        .map(|(key, value, origin)| format!("{key} = {value}  # {origin}\n"))
-        .collect())
+    let mut text = String::new();
+    for (key, value, origin) in sources.shown() {
+        text.push_str(&format!("{key} = {value}  # {origin}\n"));
+    }
+    Ok(text)
 }
 
 /// Run the service until it is told to stop.
