@@ -14,8 +14,8 @@ pub enum Format {
     Fp8Block { rows: u64, cols: u64, scale_bytes: u64 },
     /// 8-bit floats, one scale a matrix; `static_input`: one more for activations.
     Fp8Tensor { static_input: bool },
-    /// 8-bit floats, one scale an output row.
-    Fp8Channel { static_input: bool },
+    /// 8-bit floats, one scale an output row; `input_bound`: beside each fused matrix the largest scale of activations (FBGEMM).
+    Fp8Channel { static_input: bool, input_bound: bool },
     /// 8-bit integers, one scale an output row.
     Int8Channel,
     /// 4-bit floats in groups of `group` with fp8 scales, and scales for matrix and activations.
@@ -63,9 +63,13 @@ impl Format {
             Self::Fp8Tensor { static_input } => {
                 Storage::with(Dtype::Fp8, &[Extra::Part { bytes: if static_input { 8 } else { 4 } }])
             }
-            Self::Fp8Channel { static_input } => Storage::with(
+            Self::Fp8Channel { static_input, input_bound } => Storage::with(
                 Dtype::Fp8,
-                &[Extra::Row { bytes: 4 }, Extra::Part { bytes: if static_input { 4 } else { 0 } }],
+                &[
+                    Extra::Row { bytes: 4 },
+                    Extra::Part { bytes: if static_input { 4 } else { 0 } },
+                    Extra::Copy { bytes: if input_bound { 4 } else { 0 } },
+                ],
             ),
             Self::Int8Channel => Storage::with(Dtype::Int8, &[Extra::Row { bytes: 4 }]),
             Self::Nvfp4 { group, input_scale } => Storage::with(

@@ -146,7 +146,7 @@ pub fn as_if(name: &str, dtype: Dtype) -> Option<Quantiser> {
         "fp16" => return Some(Quantiser::plain(Dtype::Fp16)),
         "fp8" => Format::Fp8Tensor { static_input: false },
         "fp8_block" => Format::Fp8Block { rows: 128, cols: 128, scale_bytes: 4 },
-        "fp8_channel" => Format::Fp8Channel { static_input: false },
+        "fp8_channel" => Format::Fp8Channel { static_input: false, input_bound: false },
         "int8" => Format::Int8Channel,
         "int4" => {
             Format::PackedInt { bits: 4, group: 128, zero_points: false, kind: Packing::CompressedTensors }

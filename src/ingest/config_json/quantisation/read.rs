@@ -29,7 +29,7 @@ pub fn read(config: &Config<'_>, side: Option<&Config<'_>>, dtype: Dtype) -> Dec
                 "fp8" if config.has(&["hc_mult"]) => deepseek_v4(config, block, dtype),
                 "fp8" if !block.has(&["moe_quant_algo"]) => fp8(block, dtype),
                 "fbgemm_fp8" => listed(
-                    Quantiser::uniform(dtype, Format::Fp8Channel { static_input: false }),
+                    Quantiser::uniform(dtype, Format::Fp8Channel { static_input: false, input_bound: true }),
                     block,
                     Matching::Exact,
                 ),
@@ -185,7 +185,7 @@ fn compressed_format(block: &Config<'_>, group: &Config<'_>) -> Format {
                 _ => Format::Fp8Block { rows: 128, cols: 128, scale_bytes: 4 },
             }
         }
-        (true, 8, "channel") => Format::Fp8Channel { static_input },
+        (true, 8, "channel") => Format::Fp8Channel { static_input, input_bound: false },
         (true, 8, "group") if size == 32 => Format::Mxfp8,
         (true, 8, _) => Format::Fp8Tensor { static_input },
         (false, 8, _) if inputs.is_some() => Format::Int8Channel,
@@ -257,7 +257,7 @@ fn modelopt_format(algo: &str, block: &Config<'_>) -> Option<Format> {
     let group = || block.positive_or(&["group_size"], 16);
     match algo {
         "FP8" => Some(Format::Fp8Tensor { static_input: true }),
-        "FP8_PER_CHANNEL_PER_TOKEN" => Some(Format::Fp8Channel { static_input: false }),
+        "FP8_PER_CHANNEL_PER_TOKEN" => Some(Format::Fp8Channel { static_input: false, input_bound: false }),
         "FP8_PB_WO" => Some(Format::Fp8Block { rows: 128, cols: 128, scale_bytes: 4 }),
         "NVFP4" => Some(Format::Nvfp4 { group: group(), input_scale: true }),
         "W4A16_NVFP4" => Some(Format::Nvfp4 { group: group(), input_scale: false }),

@@ -252,3 +252,24 @@ fn backends(model: &ModelSpec, shape: &Shape, gpu: &Gpu, settings: &ResolvedSett
         Ok(stored) => backend::dcp_refusal(gpu, shape, stored, traits),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dropped_class_is_refused_only_by_later_releases() {
+        let code = |release, name| architecture(release, name).map(|refusal| refusal.code);
+        for (release, name, expected) in [
+            ("0.33", "MptForCausalLM", Some(RefusalCode::ArchitectureRemoved)),
+            ("0.24", "MptForCausalLM", None),
+            ("0.24", "XverseForCausalLM", Some(RefusalCode::ArchitectureRemoved)),
+            ("0.21", "XverseForCausalLM", None),
+            ("0.33", "Dots1ForCausalLM", None),
+            ("0.6", "YuanForCausalLM", Some(RefusalCode::ArchitectureUnknown)),
+            ("0.33", "LlamaForCausalLM", None),
+        ] {
+            assert_eq!(code(release, name), expected, "{name} in {release}");
+        }
+    }
+}
