@@ -33,13 +33,8 @@ const REMOVED: &[(&str, &str)] = &[
 ];
 
 /// Names that checkpoints carry and the registry never had.
-const UNKNOWN: &[&str] = &[
-    "KimiK2ForCausalLM",
-    "MiniMaxM3ForCausalLM",
-    "Step3p7FlashForCausalLM",
-    "YiForCausalLM",
-    "YuanForCausalLM",
-];
+const UNKNOWN: &[&str] =
+    &["KimiK2ForCausalLM", "Step3p7FlashForCausalLM", "YiForCausalLM", "YuanForCausalLM"];
 
 /// The first rule broken, or `None`.
 pub fn first_refusal(
