@@ -12,6 +12,8 @@ pub const MAX_ITEMS: usize = 100;
 const MAX_SIDE: usize = 100;
 /// Questions of a matrix at most.
 const MAX_CELLS: usize = 1_000;
+/// Layouts of all answers together at most: each is some kilobytes of the answer.
+const MAX_LAYOUTS: u64 = 5_000;
 /// Layouts of each answer when nothing is said.
 const DEFAULT_LIMIT: u64 = 1;
 
@@ -64,7 +66,23 @@ impl BatchRequest {
 fn listed(fields: &mut Fields<'_, '_>) -> Option<Vec<Item>> {
     fields.required("items")?;
     let items = side(fields, "items", MAX_ITEMS)?;
+    let limit = |item: &Value| item.get("limit").and_then(Value::as_u64).unwrap_or(DEFAULT_LIMIT);
+    if !few_layouts(fields, "items", items.iter().map(limit).fold(0, u64::saturating_add)) {
+        return None;
+    }
     Some(items.iter().map(|item| question(&with_limit(item))).collect())
+}
+
+/// Whether all the answers together stay within [`MAX_LAYOUTS`]; otherwise `name` is refused.
+fn few_layouts(fields: &mut Fields<'_, '_>, name: &'static str, asked: u64) -> bool {
+    let few = asked <= MAX_LAYOUTS;
+    if !few {
+        let detail = format!(
+            "at most {MAX_LAYOUTS} layouts over all questions (questions times `limit`), got {asked}"
+        );
+        fields.push(FieldError::at(&fields.place_of(name), "out_of_range", detail));
+    }
+    few
 }
 
 /// Every model on every cluster, models outermost; the other fields hold for each.
@@ -76,6 +94,10 @@ fn matrix(fields: &mut Fields<'_, '_>, whole: &Value) -> Option<Vec<Item>> {
     let cells = models.len().saturating_mul(clusters.len());
     if cells > MAX_CELLS {
         fields.refuse("models", "out_of_range", format!("at most {MAX_CELLS} questions, got {cells}"));
+        return None;
+    }
+    let limit = fields.raw("limit").and_then(Value::as_u64).unwrap_or(DEFAULT_LIMIT);
+    if !few_layouts(fields, "limit", (cells as u64).saturating_mul(limit)) {
         return None;
     }
     let mut shared = whole.as_object().cloned().unwrap_or_default();
@@ -169,5 +191,13 @@ mod tests {
             [("#/models".to_owned(), "out_of_range")]
         );
         assert_eq!(faults(json!({"models": [1], "clusters": [1], "items": [1]})).len(), 1);
+        assert_eq!(
+            faults(json!({"models": &many[..10], "clusters": &many[..100], "limit": 6})),
+            [("#/limit".to_owned(), "out_of_range")]
+        );
+        let deep = vec![json!({"model": "m", "cluster": "8 H100", "limit": 1000}); 6];
+        assert_eq!(faults(json!({"items": deep})), [("#/items".to_owned(), "out_of_range")]);
+        let usual = json!({"models": &many[..20], "clusters": &many[..10]});
+        assert_eq!(BatchRequest::read(&usual).map(|batch| batch.items.len()), Ok(200));
     }
 }

@@ -32,6 +32,8 @@ pub const MILLISECONDS: RangeInclusive<f64> = 0.001..=1e9;
 pub const PARALLEL: RangeInclusive<u64> = 1..=1_000_000;
 /// Values of one dimension of the search.
 pub const SEARCH_VALUES: usize = 64;
+/// Layouts that the listed sizes of a search may make together, over all engines.
+pub const SEARCHED: u64 = 200_000;
 /// Engines to compare in one request.
 pub const ENGINES: usize = 8;
 /// Layouts in an answer.

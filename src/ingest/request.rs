@@ -10,6 +10,7 @@ use super::{FieldError, Pointer, bounds};
 use crate::planner::input::{
     EngineSettings, LatencyModel, Objective, OverrideValue, Overrides, Search, Slo, Workload,
 };
+use crate::planner::layout::enumerate::most_listed;
 use crate::planner::units::Bytes;
 
 /// Prompt length when the request names none.
@@ -157,6 +158,14 @@ pub(super) fn read_question(
     let slo = read_slo(fields);
     let objective = fields.choice("objective", OBJECTIVES).unwrap_or_default();
     let search = read_search(fields);
+    let searched = most_listed(&search).saturating_mul(engines.len() as u64);
+    if searched > bounds::SEARCHED {
+        let detail = format!(
+            "at most {} layouts may be searched (the listed sizes of all axes times the engines), got {searched}",
+            bounds::SEARCHED
+        );
+        fields.push(FieldError::at(&fields.place_of("search"), "out_of_range", detail));
+    }
     let overrides = read_assumptions(fields);
     let latency_model = fields.choice("latency_model", LATENCY_MODELS).unwrap_or_default();
     let advice_in_detail =
@@ -545,5 +554,17 @@ mod tests {
         let found =
             faults(&json!({"model": "m", "cluster": "c", "engine": {"block_size": 16, "page_size": 16}}));
         assert_eq!(found, [("#/engine/page_size".to_owned(), "conflict")]);
+    }
+
+    #[test]
+    fn a_search_of_too_many_layouts_is_refused_with_the_bound() {
+        let all: Vec<u64> = (1..=64).collect();
+        let faults = PlanRequest::read(&json!({
+            "model": "m", "cluster": "11340 x 8 H100", "limit": 1000,
+            "search": {"tp": &all, "pp": &all, "dp": &all, "ep": &all, "attention_dp": &all, "dcp": &all}
+        }))
+        .expect_err("too many");
+        assert_eq!((faults[0].pointer.as_str(), faults[0].code), ("#/search", "out_of_range"));
+        assert!(faults[0].detail.contains("200000") && faults.len() == 1, "{}", faults[0].detail);
     }
 }

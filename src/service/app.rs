@@ -10,6 +10,7 @@ use time::OffsetDateTime;
 use tokio::sync::Notify;
 
 use super::fits::FitsAnswer;
+use super::fleet::apart;
 use super::from_hub::HubAccess;
 use super::observations::residuals;
 use super::question::{self, PlanAnswer, ResolvedModel};
@@ -18,6 +19,7 @@ use crate::catalogue;
 use crate::ingest::json;
 use crate::ingest::request::{ModelRequest, ModelSource, PlanRequest};
 use crate::ingest::{FieldError, cluster};
+use crate::planner::layout::enumerate::most_listed;
 use crate::store::plans::PlanWriter;
 use crate::store::{DEFAULT_REVISION, Guard, Kept, Lookup, Models, Plans, Store};
 
@@ -109,6 +111,18 @@ pub struct Background {
     keep_days: u32,
     predictions: Arc<Predictions>,
     observations_changed: Arc<Notify>,
+}
+
+/// Layouts shown, or listed for the search of each engine, from which on a plan is not made between other requests.
+const MANY_LAYOUTS: usize = 100;
+const MANY_SEARCHED: u64 = 1_000;
+const MANY_ENGINES: usize = 4;
+
+/// Whether a plan may take so long that other requests on the same thread would feel it.
+fn may_be_long(request: &PlanRequest) -> bool {
+    request.limit > MANY_LAYOUTS
+        || request.engines.len() >= MANY_ENGINES
+        || most_listed(&request.search) > MANY_SEARCHED
 }
 
 impl App {
@@ -220,7 +234,13 @@ impl App {
         let saved = saved.map(str::to_owned);
         let request = self.with_saved_cluster(request).await?;
         let started = Instant::now();
-        let (answer, json) = question::answer(&request, model)?;
+        // a common plan takes less time than the way to another thread
+        let (answer, json) = if may_be_long(&request) {
+            let request = request.into_owned();
+            apart(move || question::answer(&request, model)).await??
+        } else {
+            question::answer(&request, model)?
+        };
         metrics::histogram!("shardwise_plan_seconds").record(started.elapsed().as_secs_f64());
         let feasible = if answer.plan.feasible { "true" } else { "false" };
         metrics::counter!("shardwise_plans_total", "feasible" => feasible).increment(1);

@@ -4,8 +4,11 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use tokio::sync::Semaphore;
+
 use super::batches::{self, Batch, Clusters, LookedUp, Narrower};
 use super::fits::LOWER;
+use super::parallel::Stop;
 use super::question::{self, ResolvedModel};
 use super::sizings::sized;
 use super::sweeps::{SweepAnswer, swept};
@@ -16,6 +19,10 @@ use crate::ingest::request::{ModelRequest, ModelSource};
 use crate::ingest::sizing::SizingRequest;
 use crate::ingest::sweep::SweepRequest;
 use crate::planner::sizing::Sizing;
+
+/// Long pieces of work at once; others wait their turn, within their request's time.
+const MOST_AT_ONCE: usize = 8;
+static AT_ONCE: Semaphore = Semaphore::const_new(MOST_AT_ONCE);
 
 /// The fewest GPUs for a load, from the catalogue and the question itself.
 ///
@@ -40,14 +47,14 @@ pub fn batch_offline(request: &BatchRequest) -> Batch {
     for (key, model) in wanted(request) {
         known.models.entry(key).or_insert_with(|| Arc::new(offline(model).map_err(ServiceError::Invalid)));
     }
-    let mut batch = batches::answered(request, &known);
+    let mut batch = batches::answered(request, &known, &Stop::default());
     let places = batches::too_big(&batch);
     let mut narrower = Narrower::new();
     for Wide { key, bytes, narrower: asked } in widths(request, &places, &known) {
         let models = asked.into_iter().filter_map(|(weights, model)| Some((weights, offline(&model).ok()?)));
         narrower.insert(key, models.filter(|(_, model)| is_narrower(model, bytes)).collect());
     }
-    batches::narrowed(&mut batch, request, &places, &known, &narrower);
+    batches::narrowed(&mut batch, request, &places, &known, &narrower, &Stop::default());
     batch
 }
 
@@ -139,8 +146,8 @@ impl App {
         known.clusters = self.saved_of(&request).await;
         notices.sort_unstable();
         notices.dedup();
-        let (request, known, mut batch) = apart(move || {
-            let batch = batches::answered(&request, &known);
+        let (request, known, mut batch) = apart_until(move |stop| {
+            let batch = batches::answered(&request, &known, stop);
             (request, known, batch)
         })
         .await?;
@@ -158,8 +165,8 @@ impl App {
             narrower.insert(key, models);
         }
         if !narrower.is_empty() {
-            batch = apart(move || {
-                batches::narrowed(&mut batch, &request, &places, &known, &narrower);
+            batch = apart_until(move |stop| {
+                batches::narrowed(&mut batch, &request, &places, &known, &narrower, stop);
                 batch
             })
             .await?;
@@ -190,5 +197,21 @@ impl App {
 pub(super) async fn apart<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, ServiceError> {
-    tokio::task::spawn_blocking(work).await.map_err(|error| ServiceError::Internal(error.to_string()))
+    apart_until(move |_| work()).await
+}
+
+/// The same for work that can end early: it is told to when the request is no longer waited for.
+async fn apart_until<T: Send + 'static>(
+    work: impl FnOnce(&Stop) -> T + Send + 'static,
+) -> Result<T, ServiceError> {
+    let internal = |error: &dyn std::fmt::Display| ServiceError::Internal(error.to_string());
+    let turn = AT_ONCE.acquire().await.map_err(|error| internal(&error))?;
+    let stop = Stop::default();
+    let _waiting = stop.when_dropped();
+    let running = tokio::task::spawn_blocking(move || {
+        // the turn is over when the work is, not when its request was given up
+        let _turn = turn;
+        work(&stop)
+    });
+    running.await.map_err(|error| internal(&error))
 }

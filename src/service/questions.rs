@@ -5,7 +5,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::fits::{Fits, fits};
-use super::fleet::{size_offline, sweep_offline};
+use super::fleet::{apart, size_offline, sweep_offline};
 use super::question::plan_offline;
 use super::sweeps::SweepAnswer;
 use super::{App, Notice, PlanAnswer, ServiceError};
@@ -135,7 +135,8 @@ impl App {
         text: &str,
         usual: Option<&str>,
     ) -> Result<(QuestionAnswer, Vec<Notice>), ServiceError> {
-        let parsed = question::parse_on(text, usual, hardware::catalogue());
+        let (words, on) = (text.to_owned(), usual.map(str::to_owned));
+        let parsed = apart(move || question::parse_on(&words, on.as_deref(), hardware::catalogue())).await?;
         self.answered(text, &parsed).await
     }
 

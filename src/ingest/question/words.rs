@@ -1,14 +1,15 @@
 //! The words of a question, and which of them were taken.
 
-use std::cell::Cell;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 
 use super::Intent;
 use crate::catalogue::hardware::HardwareCatalogue;
 use crate::catalogue::models;
 use crate::ingest::cluster::parse_text;
 
-/// Runs of words that are tried as a cluster, at most; a question of people needs some dozens.
-const MOST_ATTEMPTS: u32 = 400;
+/// Different runs of words that are read as a cluster, at most; a question of people needs some dozens.
+const MOST_ATTEMPTS: usize = 96;
 /// Words of a cluster, or of a model's name, at most.
 const LONGEST: usize = 8;
 
@@ -275,7 +276,8 @@ impl Words {
 
     /// GPUs with a count.
     pub(super) fn take_cluster(&mut self, hardware: &HardwareCatalogue) -> Option<String> {
-        let attempts = Cell::new(0);
+        // what each run was read as: a run that comes again costs nothing
+        let known = RefCell::new(BTreeMap::new());
         let reads = |text: &str| {
             let first = text.split(' ').next().unwrap_or_default().to_lowercase();
             let last = text.rsplit(' ').next().unwrap_or_default().to_lowercase();
@@ -299,11 +301,16 @@ impl Words {
                 return None;
             }
             // a text of nothing but numbers and products must not cost a reading for each of its runs
-            attempts.set(attempts.get() + 1);
-            if attempts.get() > MOST_ATTEMPTS {
+            let mut known = known.borrow_mut();
+            if let Some(read) = known.get(text) {
+                return Option::clone(read);
+            }
+            if known.len() >= MOST_ATTEMPTS {
                 return None;
             }
-            parse_text(text, hardware).ok().map(|cluster| cluster.pools)
+            let read = parse_text(text, hardware).ok().map(|cluster| cluster.pools);
+            known.insert(text.to_owned(), read.clone());
+            read
         };
         let (first, most, pools) = self.longest(reads)?;
         // the reader of clusters passes over words that are not about GPUs: leave those to the rest of the question

@@ -29,6 +29,22 @@ pub struct Bounds {
     pub routed_experts: u64,
 }
 
+/// Shapes, times the listed numbers of replicas, that a search with listed sizes has at most; 0 when nothing is listed.
+/// Nothing is built: an axis that is not listed counts with what it usually has.
+#[must_use]
+pub fn most_listed(search: &Search) -> u64 {
+    let Search { tp, pp, dp, ep, attention_dp, dcp, .. } = search;
+    if [tp, pp, dp, ep, attention_dp, dcp].into_iter().all(Option::is_none) {
+        return 0;
+    }
+    let axis = |listed: &Option<Vec<u64>>, usual: u64| listed.as_ref().map_or(usual, |l| l.len() as u64);
+    // of the listed EP sizes only 1 and the ranks of a stage are ever taken
+    let ep = axis(ep, 2).min(2);
+    [axis(tp, 8), axis(pp, 16), axis(dp, 1), axis(attention_dp, 4), axis(dcp, 2), ep]
+        .into_iter()
+        .fold(1, u64::saturating_mul)
+}
+
 /// TP sizes to ask about, ascending: every size up to the pool and the query heads, so that each
 /// illegal one gets its reason.
 #[must_use]
@@ -167,5 +183,22 @@ mod tests {
     fn listed_sizes_stay_to_be_refused_by_name() {
         let search = Search { tp: Some(vec![16, 3, 0, 99]), ..Search::default() };
         assert_eq!(tp_sizes(&bounds(16), &search), [3, 16, 99]);
+    }
+
+    #[test]
+    fn what_a_search_lists_is_counted_without_building_it() {
+        let all: Option<Vec<u64>> = Some((1..=64).collect());
+        let search = Search {
+            tp: all.clone(),
+            pp: all.clone(),
+            dp: all.clone(),
+            ep: all.clone(),
+            attention_dp: all.clone(),
+            dcp: all,
+            ..Search::default()
+        };
+        assert_eq!(most_listed(&search), 64_u64.pow(5) * 2);
+        assert_eq!(most_listed(&Search::default()), 0);
+        assert!(most_listed(&Search { tp: Some(vec![1, 2, 4, 8]), ..Search::default() }) <= 1_000);
     }
 }

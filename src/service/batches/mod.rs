@@ -10,7 +10,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::ServiceError;
-use super::parallel::in_parallel;
+use super::parallel::{Stop, in_parallel};
 use super::question::{Asked, ResolvedModel, asked};
 use crate::hub::HubError;
 use crate::ingest::FieldError;
@@ -145,9 +145,9 @@ pub struct BatchProblem {
 }
 
 /// Answer every question, on all processors.
-pub(super) fn answered(request: &BatchRequest, known: &LookedUp) -> Batch {
+pub(super) fn answered(request: &BatchRequest, known: &LookedUp, stop: &Stop) -> Batch {
     let indexed: Vec<(usize, &Item)> = request.items.iter().enumerate().collect();
-    let items = in_parallel(&indexed, |(index, item)| one(*index, item, known));
+    let items = in_parallel(&indexed, stop, |(index, item)| one(*index, item, known));
     let count = |holds: fn(&BatchItem) -> bool| items.iter().filter(|item| holds(item)).count() as u64;
     Batch {
         answered: count(|item| item.plan.is_some()),
@@ -172,8 +172,9 @@ pub(super) fn narrowed(
     places: &[usize],
     known: &LookedUp,
     narrower: &Narrower,
+    stop: &Stop,
 ) {
-    let found = in_parallel(places, |index| {
+    let found = in_parallel(places, stop, |index| {
         let item = request.items.get(*index)?;
         let request = known.on_its_cluster(item, item.request.as_ref().ok()?).ok()?;
         let best = narrower.get(&key(&item.model))?.iter().find_map(|(weights, model)| {

@@ -13,7 +13,7 @@ pub(super) use self::specs::LOWER;
 use self::specs::Specs;
 pub use self::table::csv_line;
 use super::fleet::apart;
-use super::parallel::in_parallel;
+use super::parallel::{Stop, in_parallel};
 use super::question::known_engines;
 use super::{AnswerBytes, App, ServiceError};
 use crate::catalogue::hardware;
@@ -255,7 +255,7 @@ fn rows(ground: &Ground<'_>, wanted: &[&'static CatalogueModel]) -> (Vec<FitRow>
     let mut own: Vec<&'static CatalogueModel> = wanted.iter().map(|m| specs::original(m)).collect();
     own.sort_by_key(|model| model.id);
     own.dedup_by_key(|model| model.id);
-    let computed = in_parallel(&own, |model| {
+    let computed = in_parallel(&own, &Stop::default(), |model| {
         Specs::of(model).map(|spec| {
             let row = ground.row(&spec);
             let lower = lower_precision(ground, model, &row);
