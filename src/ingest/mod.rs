@@ -17,6 +17,7 @@ pub mod log;
 pub mod manifest;
 pub mod question;
 pub mod request;
+mod search;
 pub mod sizing;
 mod speculation;
 pub mod sweep;

@@ -6,11 +6,12 @@ use serde_json::{Map, Value};
 
 use super::fields::{Fields, hint, real_number, short_text, wrong_type};
 use super::json::Document;
+use super::search::few_searched;
+pub(super) use super::search::read_search;
 use super::{FieldError, Pointer, bounds};
 use crate::planner::input::{
     EngineSettings, LatencyModel, Objective, OverrideValue, Overrides, Search, Slo, Workload,
 };
-use crate::planner::layout::enumerate::most_listed;
 use crate::planner::units::Bytes;
 
 /// Prompt length when the request names none.
@@ -158,14 +159,7 @@ pub(super) fn read_question(
     let slo = read_slo(fields);
     let objective = fields.choice("objective", OBJECTIVES).unwrap_or_default();
     let search = read_search(fields);
-    let searched = most_listed(&search).saturating_mul(engines.len() as u64);
-    if searched > bounds::SEARCHED {
-        let detail = format!(
-            "at most {} layouts may be searched (the listed sizes of all axes times the engines), got {searched}",
-            bounds::SEARCHED
-        );
-        fields.push(FieldError::at(&fields.place_of("search"), "out_of_range", detail));
-    }
+    few_searched(fields, &search, engines.len());
     let overrides = read_assumptions(fields);
     let latency_model = fields.choice("latency_model", LATENCY_MODELS).unwrap_or_default();
     let advice_in_detail =
@@ -380,24 +374,6 @@ pub(super) fn read_slo(fields: &mut Fields<'_, '_>) -> Slo {
         given.finish();
         slo
     })
-}
-
-pub(super) fn read_search(fields: &mut Fields<'_, '_>) -> Search {
-    let Some(mut given) = fields.object("search") else {
-        return Search { allow_idle_gpus: true, ..Search::default() };
-    };
-    let mut sizes = |name| given.wholes(name, bounds::PARALLEL, bounds::SEARCH_VALUES);
-    let search = Search {
-        tp: sizes("tp"),
-        pp: sizes("pp"),
-        dp: sizes("dp"),
-        ep: sizes("ep"),
-        attention_dp: sizes("attention_dp"),
-        dcp: sizes("dcp"),
-        allow_idle_gpus: given.flag("allow_idle_gpus").unwrap_or(true),
-    };
-    given.finish();
-    search
 }
 
 pub(super) fn read_assumptions(fields: &mut Fields<'_, '_>) -> Overrides {

@@ -115,7 +115,7 @@ pub struct Background {
 
 /// Layouts shown, or listed for the search of each engine, from which on a plan is not made between other requests.
 const MANY_LAYOUTS: usize = 100;
-const MANY_SEARCHED: u64 = 1_000;
+const MANY_SEARCHED: u64 = 2_000;
 const MANY_ENGINES: usize = 4;
 
 /// Whether a plan may take so long that other requests on the same thread would feel it.
