@@ -35,7 +35,7 @@ pub fn run(args: &PlanArgs, no_color: Option<&str>) -> Exit {
     let style = if args.output.output.is_some() { Style::PLAIN } else { Style::for_stdout(no_color) };
     let face = Face { args, assertions, style };
     let mut sink = match face.sink() {
-        Ok(sink) => Sink { to: sink, failed: None },
+        Ok(sink) => sink,
         Err(exit) => return exit,
     };
     let exit = match &args.request {
@@ -45,36 +45,6 @@ pub fn run(args: &PlanArgs, no_color: Option<&str>) -> Exit {
     match sink.flush() {
         Err(fault) if fault.kind() != io::ErrorKind::BrokenPipe => Exit::Internal.because(&fault.to_string()),
         _ => exit,
-    }
-}
-
-/// Where answers go. A write that failed is told at each flush from then on.
-struct Sink {
-    to: Box<dyn Write>,
-    failed: Option<io::ErrorKind>,
-}
-
-impl Sink {
-    fn noted<T>(&mut self, outcome: io::Result<T>) -> io::Result<T> {
-        if let Err(fault) = &outcome
-            && fault.kind() != io::ErrorKind::Interrupted
-        {
-            self.failed.get_or_insert(fault.kind());
-        }
-        outcome
-    }
-}
-
-impl Write for Sink {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.to.write(bytes);
-        self.noted(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        let flushed = self.to.flush();
-        self.noted(flushed)?;
-        self.failed.map_or(Ok(()), |kind| Err(kind.into()))
     }
 }
 
@@ -315,7 +285,7 @@ fn next_line(source: &mut dyn BufRead) -> io::Result<Option<Vec<u8>>> {
 }
 
 fn put(sink: &mut dyn Write, text: &str) {
-    // the sink keeps a failure and tells it when it is flushed
+    // a reader that went away is seen when the sink is flushed
     let _ = sink.write_all(text.as_bytes());
 }
 
