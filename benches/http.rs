@@ -14,6 +14,7 @@ use shardwise::config::{Settings, Sources};
 use shardwise::ingest::request::PlanRequest;
 use shardwise::service::{App, Limits, plan_offline};
 use shardwise::store::SqliteStore;
+use shardwise::store::plans::Stored;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -101,7 +102,11 @@ async fn service() -> SocketAddr {
         answers_bytes: settings.cache.answers_bytes,
         plans_bytes: settings.cache.plans_bytes,
         models_fresh: Duration::from_millis(settings.cache.models_fresh_ms),
-        stored_per_s: settings.plans.stored_per_s,
+        stored: Stored {
+            per_s: settings.plans.stored_per_s,
+            bytes_per_s: settings.plans.stored_bytes_per_s,
+            plan_bytes: settings.plans.stored_plan_bytes,
+        },
         keep_days: settings.plans.keep_days,
     };
     let (app, background) = App::new(store, true, &limits);

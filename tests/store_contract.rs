@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use shardwise::store::plans::Stored;
 use shardwise::store::{
     ClusterRecord, Expect, Guard, Health, Kept, Lookup, ModelRecord, Models, NamedValue, ObservationHead,
     ObservationPage, ObservationRecord, Page, PlanRecord, Plans, PostgresStore, Put, SqliteStore, Store,
@@ -365,11 +366,16 @@ fn a_database_that_dies_is_served_from_memory_and_comes_back() {
         tokio::time::timeout(Duration::from_secs(30), ready()).await.expect("comes up");
         // nothing is fresh, so that each lookup asks the database
         let models = Models::over(Arc::clone(&guard), Duration::ZERO);
-        let (plans, writer) = Plans::over(Arc::clone(&guard), 1 << 20, 100);
+        let stored = Stored { per_s: 100, bytes_per_s: 1 << 20, plan_bytes: 1 << 10 };
+        let (plans, writer) = Plans::over(Arc::clone(&guard), 1 << 20, stored);
         let writing = tokio::spawn(writer.run());
         let known = record("org/known", &json!({"v": 1}));
         models.put(known.clone(), &Expect::Anything).await.expect("puts");
         assert_eq!(plans.keep("before", b"{}".as_slice().into(), 1).await, Kept::Queued);
+        // longer than a plan that is written: answered from memory, and never in the database
+        let long = vec![b' '; 1025];
+        assert_eq!(plans.keep("long", long.clone().into(), 1).await, Kept::MemoryOnly);
+        assert_eq!(plans.find("long").await, Ok(Some(long.into())));
 
         server.kill();
         let known = Some(Arc::new(known));
@@ -389,5 +395,6 @@ fn a_database_that_dies_is_served_from_memory_and_comes_back() {
         for id in ["before", "meanwhile"] {
             assert!(guard.plan(id).await.expect("reads").is_some(), "{id} was written behind");
         }
+        assert!(guard.plan("long").await.expect("reads").is_none(), "too long to be written");
     });
 }

@@ -17,6 +17,7 @@ use crate::service::{App, Expect, HubAccess, Limits, ModelView, Put, ServiceErro
 use crate::slack::post::Outlet;
 use crate::slack::signature::Verifier;
 use crate::slack::{self, Slack};
+use crate::store::plans::Stored;
 use crate::store::{PostgresStore, SqliteStore, Store, StoreError, migrations};
 use crate::telemetry::{self, TelemetryError};
 
@@ -150,7 +151,11 @@ fn limits(settings: &Settings) -> Limits {
         answers_bytes: settings.cache.answers_bytes,
         plans_bytes: settings.cache.plans_bytes,
         models_fresh: Duration::from_millis(settings.cache.models_fresh_ms),
-        stored_per_s: settings.plans.stored_per_s,
+        stored: Stored {
+            per_s: settings.plans.stored_per_s,
+            bytes_per_s: settings.plans.stored_bytes_per_s,
+            plan_bytes: settings.plans.stored_plan_bytes,
+        },
         keep_days: settings.plans.keep_days,
     }
 }

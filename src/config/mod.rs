@@ -111,6 +111,8 @@ pub struct Cache {
 #[serde(deny_unknown_fields)]
 pub struct Plans {
     pub stored_per_s: u64,
+    pub stored_bytes_per_s: u64,
+    pub stored_plan_bytes: u64,
     pub keep_days: u32,
 }
 
@@ -209,6 +211,8 @@ impl Settings {
             ),
             ("slack.test_origin", self.slack.has_safe_test_origin(), "http://127.0.0.1:PORT, or empty"),
             ("plans.stored_per_s", self.plans.stored_per_s <= 1_000_000, "0 to 1000000"),
+            ("plans.stored_bytes_per_s", self.plans.stored_bytes_per_s <= 1 << 40, "0 to 2^40"),
+            ("plans.stored_plan_bytes", self.plans.stored_plan_bytes <= 64 << 20, "0 to 67108864"),
         ];
         checks
             .into_iter()

@@ -20,7 +20,7 @@ use crate::ingest::json;
 use crate::ingest::request::{ModelRequest, ModelSource, PlanRequest};
 use crate::ingest::{FieldError, cluster};
 use crate::planner::layout::enumerate::most_listed;
-use crate::store::plans::PlanWriter;
+use crate::store::plans::{PlanWriter, Stored};
 use crate::store::{DEFAULT_REVISION, Guard, Kept, Lookup, Models, Plans, Store};
 
 /// How much is remembered, and for how long.
@@ -32,8 +32,8 @@ pub struct Limits {
     pub plans_bytes: u64,
     /// How long a stored model is taken on trust.
     pub models_fresh: Duration,
-    /// Plans written to the database in a second.
-    pub stored_per_s: u64,
+    /// Plans written to the database, in number and bytes.
+    pub stored: Stored,
     /// Days after which stored plans are forgotten; 0: never.
     pub keep_days: u32,
 }
@@ -142,7 +142,7 @@ impl App {
     ) -> (Arc<Self>, Background) {
         let guard = Guard::over(store, migrate);
         let models = Models::over(Arc::clone(&guard), limits.models_fresh);
-        let (plans, writer) = Plans::over(Arc::clone(&guard), limits.plans_bytes, limits.stored_per_s);
+        let (plans, writer) = Plans::over(Arc::clone(&guard), limits.plans_bytes, limits.stored);
         let answers = Cache::builder()
             .max_capacity(limits.answers_bytes)
             .time_to_live(limits.models_fresh.max(Duration::from_millis(1)))

@@ -2,12 +2,11 @@
 //!
 //! A plan is a pure function of its question, so losing one loses no information: asking again gives the
 //! same plan under the same id. Therefore an answer never waits for the database. Each answer says whether
-//! its plan was taken for writing; how many plans a second are written is bounded, so that a sweep of
-//! thousands of questions does not fill a disk.
+//! its plan was taken for writing; how many plans and bytes a second are written is bounded, and how long one
+//! plan may be, so that a sweep of thousands of questions does not fill a disk.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -39,6 +38,17 @@ pub enum Kept {
     Queued,
     /// In memory only: the database is away, or too many plans come. It may be gone after a restart.
     MemoryOnly,
+}
+
+/// What is written to the database at most; bytes are those of answers before they are packed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stored {
+    /// Plans in a second.
+    pub per_s: u64,
+    /// Bytes of plans in a second.
+    pub bytes_per_s: u64,
+    /// Bytes of one plan.
+    pub plan_bytes: u64,
 }
 
 /// A plan in memory.
@@ -76,9 +86,9 @@ pub struct PlanWriter {
 }
 
 impl Plans {
-    /// A memory of at most `memory_bytes` in front of a store; at most `per_second` plans are taken for writing.
+    /// A memory of at most `memory_bytes` in front of a store; at most `stored` is taken for writing.
     #[must_use]
-    pub fn over(store: Arc<Guard>, memory_bytes: u64, per_second: u64) -> (Self, PlanWriter) {
+    pub fn over(store: Arc<Guard>, memory_bytes: u64, stored: Stored) -> (Self, PlanWriter) {
         let (sender, receiver) = mpsc::channel(QUEUE);
         let memory = Cache::builder()
             .max_capacity(memory_bytes)
@@ -90,7 +100,7 @@ impl Plans {
             .build();
         let waiting = Waiting::default();
         let writer = PlanWriter { store: Arc::clone(&store), waiting: waiting.clone(), queue: receiver };
-        (Self { store, memory, waiting, queue: sender, budget: Budget::of(per_second) }, writer)
+        (Self { store, memory, waiting, queue: sender, budget: Budget::of(stored) }, writer)
     }
 
     /// Keep a plan. `now_s` is the time in whole seconds, for the budget.
@@ -105,8 +115,8 @@ impl Plans {
     }
 
     fn queue_up(&self, plan_id: &str, answer: &AnswerBytes, now_s: u64) -> bool {
-        if !self.budget.take(now_s) {
-            metrics::counter!("shardwise_plans_not_stored_total", "reason" => "budget").increment(1);
+        if let Err(reason) = self.budget.take(now_s, answer.len() as u64) {
+            metrics::counter!("shardwise_plans_not_stored_total", "reason" => reason).increment(1);
             return false;
         }
         self.waiting.lock().insert(plan_id.to_owned(), answer.clone());
@@ -195,25 +205,44 @@ fn inflated(packed: &[u8]) -> Result<AnswerBytes, StoreError> {
     Ok(answer.into())
 }
 
-/// A number of plans for each second of the clock.
+/// Plans and bytes for each second of the clock.
 struct Budget {
-    per_second: u64,
-    /// The second (upper 40 bits) and what was taken in it (lower 24 bits).
-    taken: AtomicU64,
+    most: Stored,
+    taken: Mutex<Taken>,
+}
+
+/// What was taken in one second.
+#[derive(Default)]
+struct Taken {
+    second: u64,
+    plans: u64,
+    bytes: u64,
 }
 
 impl Budget {
-    const fn of(per_second: u64) -> Self {
-        Self { per_second, taken: AtomicU64::new(0) }
+    fn of(most: Stored) -> Self {
+        Self { most, taken: Mutex::default() }
     }
 
-    fn take(&self, now_s: u64) -> bool {
-        let second = now_s << 24;
-        let step = |seen: u64| {
-            let taken = if seen >> 24 == now_s { seen & 0xff_ffff } else { 0 };
-            (taken < self.per_second.min(0xff_ffff)).then_some(second | (taken + 1))
-        };
-        self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, step).is_ok()
+    /// Take a plan of so many bytes, or the reason why it is not taken. What is refused costs nothing of the budget.
+    fn take(&self, now_s: u64, bytes: u64) -> Result<(), &'static str> {
+        if bytes > self.most.plan_bytes {
+            return Err("plan_bytes");
+        }
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        if taken.second != now_s {
+            *taken = Taken { second: now_s, ..Taken::default() };
+        }
+        if taken.plans >= self.most.per_s {
+            return Err("budget");
+        }
+        let with_this = taken.bytes.saturating_add(bytes);
+        if with_this > self.most.bytes_per_s {
+            return Err("budget_bytes");
+        }
+        taken.plans += 1;
+        taken.bytes = with_this;
+        Ok(())
     }
 }
 
@@ -223,12 +252,26 @@ mod tests {
 
     #[test]
     fn a_budget_is_for_each_second() {
-        let budget = Budget::of(2);
+        let budget = Budget::of(Stored { per_s: 2, bytes_per_s: 100, plan_bytes: 60 });
         assert_eq!(
-            [7, 7, 7, 8, 8, 8, 8].map(|s| budget.take(s)),
+            [7, 7, 7, 8, 8, 8, 8].map(|s| budget.take(s, 1).is_ok()),
             [true, true, false, true, true, false, false]
         );
-        assert!(!Budget::of(0).take(1));
+        let none = Stored { per_s: 0, bytes_per_s: 100, plan_bytes: 60 };
+        assert_eq!(Budget::of(none).take(1, 1), Err("budget"));
+    }
+
+    #[test]
+    fn a_budget_counts_bytes_of_a_second_and_of_a_plan() {
+        let budget = Budget::of(Stored { per_s: 10, bytes_per_s: 100, plan_bytes: 60 });
+        assert_eq!(budget.take(7, 61), Err("plan_bytes"));
+        assert_eq!(budget.take(7, 60), Ok(()));
+        assert_eq!(budget.take(7, 41), Err("budget_bytes"));
+        // what was refused took nothing: a smaller one still finds its place
+        assert_eq!(budget.take(7, 40), Ok(()));
+        assert_eq!(budget.take(7, 1), Err("budget_bytes"));
+        assert_eq!(budget.take(8, 60), Ok(()));
+        assert_eq!(budget.take(9, u64::MAX), Err("plan_bytes"));
     }
 
     #[test]

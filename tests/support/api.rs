@@ -11,6 +11,7 @@ use serde_json::Value;
 use shardwise::config::{Settings, Sources};
 use shardwise::http;
 use shardwise::service::{App, Health, Limits};
+use shardwise::store::plans::Stored;
 use shardwise::store::{SqliteStore, Store};
 use tempfile::TempDir;
 use tower::ServiceExt;
@@ -53,7 +54,7 @@ pub fn limits() -> Limits {
         answers_bytes: 8 << 20,
         plans_bytes: 8 << 20,
         models_fresh: Duration::from_secs(30),
-        stored_per_s: 1000,
+        stored: Stored { per_s: 1000, bytes_per_s: 64 << 20, plan_bytes: 4 << 20 },
         keep_days: 0,
     }
 }
