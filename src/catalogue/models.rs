@@ -3,7 +3,9 @@
 //! `data/models/index.json` holds what a list needs; a model's own file is unpacked only when it is asked for.
 //! Adding a model is one file in `data/models/configs` and one line in the index.
 
+use std::collections::BTreeMap;
 use std::io::Read;
+use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
@@ -84,29 +86,50 @@ const MAX_QUERY: usize = 200;
 /// [`NotFound`] with the nearest ids.
 pub fn find(query: &str) -> Result<&'static CatalogueModel, NotFound> {
     let asked = query.trim();
-    let shortened: String = asked.chars().take(MAX_QUERY).collect();
+    known(asked).ok_or_else(|| {
+        let shortened: String = asked.chars().take(MAX_QUERY).collect();
+        let readable = !asked.is_empty() && asked.len() <= MAX_QUERY;
+        let suggestions = if readable { suggestions(asked, &words(asked)) } else { Vec::new() };
+        NotFound { query: shortened, suggestions }
+    })
+}
+
+/// [`find`] for a caller who asks of many texts whether they name a model: nothing near is looked for.
+#[must_use]
+pub fn known(query: &str) -> Option<&'static CatalogueModel> {
+    let asked = query.trim();
     if asked.is_empty() || asked.len() > MAX_QUERY {
-        return Err(NotFound { query: shortened, suggestions: Vec::new() });
+        return None;
     }
-    if let Some(model) = MODELS.iter().find(|model| model.id.eq_ignore_ascii_case(asked)) {
-        return Ok(model);
+    let by_id = MODELS.iter().find(|model| model.id.eq_ignore_ascii_case(asked));
+    if by_id.is_some() || asked.contains('/') {
+        return by_id;
     }
     let words = words(asked);
-    let has_organisation = asked.contains('/');
-    let by_alias = |model: &&CatalogueModel| model.aliases.iter().any(|alias| self::words(alias) == words);
-    let by_name = |model: &&CatalogueModel| self::words(name_of(model.id)) == words;
-    let by_stem = |model: &&CatalogueModel| stem(&self::words(name_of(model.id))) == stem(&words);
-    if !has_organisation {
-        if let Some(model) = MODELS.iter().find(by_alias).or_else(|| MODELS.iter().find(by_name)) {
-            return Ok(model);
-        }
-        let fitting: Vec<&CatalogueModel> = MODELS.iter().filter(by_stem).collect();
-        if let Some(model) = preferred(&fitting) {
-            return Ok(model);
-        }
-    }
-    Err(NotFound { query: shortened, suggestions: suggestions(asked, &words) })
+    let names = &*NAMES;
+    let exact = names.aliases.get(&words).or_else(|| names.names.get(&words));
+    exact.copied().or_else(|| preferred(names.stems.get(&stem(&words))?))
 }
+
+/// Models by the words of their names; of two with one name the first.
+struct Names {
+    aliases: BTreeMap<Vec<String>, &'static CatalogueModel>,
+    names: BTreeMap<Vec<String>, &'static CatalogueModel>,
+    stems: BTreeMap<Vec<String>, Vec<&'static CatalogueModel>>,
+}
+
+static NAMES: LazyLock<Names> = LazyLock::new(|| {
+    let mut all = Names { aliases: BTreeMap::new(), names: BTreeMap::new(), stems: BTreeMap::new() };
+    for model in MODELS {
+        for alias in model.aliases {
+            all.aliases.entry(words(alias)).or_insert(model);
+        }
+        let name = words(name_of(model.id));
+        all.stems.entry(stem(&name)).or_default().push(model);
+        all.names.entry(name).or_insert(model);
+    }
+    all
+});
 
 /// The part of an id after the organisation.
 fn name_of(id: &str) -> &str {

@@ -10,6 +10,8 @@ use crate::ingest::cluster::parse_text;
 
 /// Different runs of words that are read as a cluster, at most; a question of people needs some dozens.
 const MOST_ATTEMPTS: usize = 96;
+/// Products without a count that are looked for, repetitions included.
+const MOST_PRODUCTS: usize = 12;
 /// Words of a cluster, or of a model's name, at most.
 const LONGEST: usize = 8;
 
@@ -338,13 +340,15 @@ impl Words {
     /// Products without a count.
     pub(super) fn take_products(&mut self, hardware: &HardwareCatalogue) -> Vec<String> {
         let mut found = Vec::new();
-        while let Some((start, length, key)) = self.longest(|text| {
-            let name = text.trim_end_matches(['s', 'S']);
-            hardware
-                .gpu_entry(text)
-                .or_else(|| hardware.gpu_entry(name))
-                .map(|entry| entry.gpu.short_name.clone())
-        }) {
+        for _ in 0..MOST_PRODUCTS {
+            let named = self.longest(|text| {
+                let name = text.trim_end_matches(['s', 'S']);
+                hardware
+                    .gpu_entry(text)
+                    .or_else(|| hardware.gpu_entry(name))
+                    .map(|entry| entry.gpu.short_name.clone())
+            });
+            let Some((start, length, key)) = named else { break };
             self.take_run(start, length);
             if !found.contains(&key) {
                 found.push(key);
@@ -359,7 +363,7 @@ impl Words {
             let words = text.split(' ').count();
             let filler = words == 1 && FILLERS.contains(&text.to_lowercase().as_str());
             let number = text.chars().all(|c| !c.is_alphabetic());
-            if filler || number { None } else { models::find(text).ok().map(|model| model.id.to_owned()) }
+            if filler || number { None } else { models::known(text).map(|model| model.id.to_owned()) }
         };
         let of_hub = |text: &str| {
             let parts: Vec<&str> = text.split('/').collect();
