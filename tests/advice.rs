@@ -69,7 +69,12 @@ fn a_replica_doubles_what_more_ranks_hardly_raise() {
     let own = plan(&pinned(question, 8, 1, 1));
     let replica = named(&own, "data_parallel_size=2");
     assert!((replica.kv_tokens_gain - 2.0).abs() < 1e-9 && (replica.cost_factor - 2.0).abs() < 1e-9);
-    let told = replica.message.split("would hold ").nth(1).expect("the other way to use them");
+    let told = replica
+        .message
+        .split("GPUs holds ")
+        .nth(1)
+        .and_then(|told| told.split(", ").nth(1))
+        .expect("the other way to use them");
     let gain: f64 = told.split(' ').next().expect("a factor").parse().expect("a number");
     assert!((1.05..1.25).contains(&gain), "{}", replica.message);
 }

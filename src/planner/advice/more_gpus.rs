@@ -44,14 +44,14 @@ fn another_replica(subject: &Subject<'_, '_>) -> Option<Advice> {
     if best.dp == 1
         && let Some(wider) = wider_tp(subject, &other)
     {
-        message.push_str(&format!("; TP={} on as many GPUs would hold {wider}", shape.tp.saturating_mul(2)));
+        message.push_str(&format!("; TP={} on as many GPUs holds {wider}", shape.tp.saturating_mul(2)));
     }
     message.push('.');
     let cost = dp as f64 / best.dp.max(1) as f64;
     Some(subject.gained(format!("data_parallel_size={dp}"), &after, cost, message))
 }
 
-/// What twice the TP ranks would hold where they copy KV heads: "1.17 times as many, with each of 8 KV heads 2 times".
+/// What twice the TP ranks would hold where they copy KV heads: "3.5M, 1.07 times what it is now, with each of 8 KV heads 2 times".
 fn wider_tp(subject: &Subject<'_, '_>, grown: &Ground<'_>) -> Option<String> {
     let shape = subject.shape();
     let tp = shape.tp.checked_mul(2)?;
@@ -62,7 +62,12 @@ fn wider_tp(subject: &Subject<'_, '_>, grown: &Ground<'_>) -> Option<String> {
         return None;
     }
     let gain = wide.standing.kv_tokens_total as f64 / subject.best.standing.kv_tokens_total.max(1) as f64;
-    Some(format!("{gain:.2} times as many, with {} {} times", copied(subject.input), factor(copies)))
+    Some(format!(
+        "{}, {gain:.2} times what it is now, with {} {} times",
+        short(wide.standing.kv_tokens_total),
+        copied(subject.input),
+        factor(copies)
+    ))
 }
 
 /// A replica of the same shape on each other kind of GPU in the cluster, beside those that run. Each kind serves the part
