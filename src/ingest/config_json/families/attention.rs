@@ -6,6 +6,9 @@ use super::Context;
 use crate::planner::model::cache::{LayerCache, Reach};
 use crate::planner::model::ledger::{Part, Role};
 
+/// The names under which files keep the number of KV heads.
+const KV_HEADS: &[&str] = &["num_key_value_heads", "num_kv_heads", "multi_query_group_num"];
+
 /// Norms on queries and keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QkNorm {
@@ -40,13 +43,10 @@ impl Attention {
         let config = context.config;
         let hidden = context.hidden();
         let heads = config.size(&["num_attention_heads", "n_head", "n_heads"]);
-        let kv_heads = config
-            .opt_size(&["num_key_value_heads", "num_kv_heads", "multi_query_group_num"])
-            .unwrap_or(heads);
+        let kv_heads = config.opt_size(KV_HEADS).unwrap_or(heads);
         // engines assert it: each KV head serves as many query heads
         if heads.checked_rem(kv_heads).is_some_and(|rest| rest != 0) {
-            let key = ["num_key_value_heads", "num_kv_heads", "multi_query_group_num"];
-            let key = key.into_iter().find(|key| config.has(&[key])).unwrap_or("num_attention_heads");
+            let key = KV_HEADS.iter().find(|key| config.has(&[key])).unwrap_or(&"num_attention_heads");
             config.refuse(
                 key,
                 "out_of_range",

@@ -31,15 +31,7 @@ pub(super) fn llama4<'c>(context: &Context<'c>, text: u64) -> Layer<'c> {
     tower.linear(Role::Tower, "patch_embedding.linear", &hidden, Part::whole(sizes.patch_features()), false);
     tower.vector(Role::Tower, "class_embedding", &[Part::whole(sizes.hidden)]);
     tower.table(Role::Tower, "positional_embedding_vlm", Part::whole(positions), Part::whole(sizes.hidden));
-    let block = Block {
-        attention_width: sizes.hidden,
-        attention_bias: true,
-        gated: false,
-        mlp_bias: true,
-        norms: 2,
-        norm_bias: true,
-        qk_norm: false,
-    };
+    let block = Block::plain(sizes.hidden);
     blocks(&mut tower, &sizes, &block, Cutting::Even);
     tower.layer_norm("layernorm_pre", sizes.hidden, true);
     tower.layer_norm("layernorm_post", sizes.hidden, true);
@@ -76,15 +68,7 @@ pub(super) fn pixtral<'c>(context: &Context<'c>, text: u64) -> Option<Layer<'c>>
     tower.norm("ln_pre", sizes.hidden);
     let head =
         vision.opt_size(&["head_dim"]).unwrap_or_else(|| sizes.hidden.checked_div(sizes.heads).unwrap_or(0));
-    let block = Block {
-        attention_width: head.saturating_mul(sizes.heads),
-        attention_bias: false,
-        gated: true,
-        mlp_bias: false,
-        norms: 2,
-        norm_bias: false,
-        qk_norm: false,
-    };
+    let block = Block::gated(head.saturating_mul(sizes.heads));
     blocks(&mut tower, &sizes, &block, Cutting::Even);
     let top = context.top;
     let merge = top.positive_or(&["spatial_merge_size"], 2);
@@ -120,15 +104,7 @@ pub(super) fn minimax<'c>(context: &Context<'c>, text: u64) -> Option<Layer<'c>>
         false,
     );
     tower.layer_norm("pre_layrnorm", sizes.hidden, true);
-    let block = Block {
-        attention_width: sizes.hidden,
-        attention_bias: true,
-        gated: false,
-        mlp_bias: true,
-        norms: 2,
-        norm_bias: true,
-        qk_norm: false,
-    };
+    let block = Block::plain(sizes.hidden);
     blocks(&mut tower, &sizes, &block, Cutting::Even);
     let top = context.top;
     // the class takes a size of 0 as the decoder's

@@ -20,15 +20,7 @@ pub(super) fn gemma3<'c>(context: &Context<'c>, text: u64) -> Option<Layer<'c>> 
         true,
     );
     tower.table(Role::Tower, "position_embedding", Part::whole(positions), Part::whole(sizes.hidden));
-    let block = Block {
-        attention_width: sizes.hidden,
-        attention_bias: true,
-        gated: false,
-        mlp_bias: true,
-        norms: 2,
-        norm_bias: true,
-        qk_norm: false,
-    };
+    let block = Block::plain(sizes.hidden);
     blocks(&mut tower, &sizes, &block, Cutting::Even);
     tower.layer_norm("post_layernorm", sizes.hidden, true);
     tower.plain_linear(
@@ -61,13 +53,10 @@ pub(super) fn gemma4<'c>(context: &Context<'c>, text: u64) -> Option<Layer<'c>> 
     let head =
         vision.opt_size(&["head_dim"]).unwrap_or_else(|| sizes.hidden.checked_div(sizes.heads).unwrap_or(0));
     let block = Block {
-        attention_width: head.saturating_mul(sizes.heads),
         attention_bias: vision.flag(&["attention_bias"], false),
-        gated: true,
-        mlp_bias: false,
         norms: 4,
-        norm_bias: false,
         qk_norm: true,
+        ..Block::gated(head.saturating_mul(sizes.heads))
     };
     blocks(&mut tower, &sizes, &block, Cutting::Whole);
     tower.plain_linear(

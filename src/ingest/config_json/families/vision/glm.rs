@@ -2,7 +2,7 @@
 
 use super::super::super::build::Layer;
 use super::super::Context;
-use super::qwen::half_rope;
+use super::qwen::{half_rope, neighbours, patch_embed};
 use super::{Block, Cutting, Sizes, blocks, buffer};
 use crate::planner::model::ledger::{Part, Role};
 
@@ -12,28 +12,17 @@ pub(super) fn glm4<'c>(context: &Context<'c>) -> Option<Layer<'c>> {
     let sizes = Sizes::of(&vision);
     let mut tower = Layer::tower(context.quantiser, "visual", false);
     let out = vision.size(&["out_hidden_size"]);
-    let (frames, merge) =
-        (vision.positive_or(&["temporal_patch_size"], 2), vision.positive_or(&["spatial_merge_size"], 2));
     let hidden = Part::whole(sizes.hidden);
-    let features = Part::whole(sizes.patch_features().saturating_mul(frames));
-    tower.plain_linear(Role::Tower, "patch_embed", &[hidden], features, true);
+    patch_embed(&mut tower, &vision, &sizes, true);
     let side = vision.size(&["image_size"]).checked_div(sizes.patch).unwrap_or(0);
     let positions = side.saturating_mul(side);
     tower.table(Role::Tower, "position_embedding", Part::whole(positions), hidden);
     tower.norm("post_conv_layernorm", sizes.hidden);
-    let block = Block {
-        attention_width: sizes.hidden,
-        attention_bias: false,
-        gated: true,
-        mlp_bias: false,
-        norms: 2,
-        norm_bias: false,
-        qk_norm: false,
-    };
+    let block = Block::gated(sizes.hidden);
     let inner = Sizes { width: out, ..sizes };
     blocks(&mut tower, &inner, &block, Cutting::Even);
     tower.norm("post_layernorm", sizes.hidden);
-    let neighbours = Part::whole(sizes.hidden.saturating_mul(merge).saturating_mul(merge));
+    let neighbours = Part::whole(neighbours(&vision, &sizes));
     let wide = [Part::whole(out)];
     tower.plain_linear(Role::Tower, "downsample", &wide, neighbours, true);
     let cut = [Part::even(out, "vision merger size")];

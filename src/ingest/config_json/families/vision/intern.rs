@@ -14,10 +14,9 @@ pub(super) fn chat<'c>(context: &Context<'c>, text: u64) -> Option<Layer<'c>> {
     let mut tower = Layer::tower(context.quantiser, "vision_model", false);
     embeddings(&mut tower, &vision, &sizes);
     let block = Block {
-        attention_width: sizes.hidden,
         attention_bias: vision.flag(&["qkv_bias"], false),
         norm_bias: vision.text(&["norm_type"]) == Some("layer_norm"),
-        ..BLOCK
+        ..Block::plain(sizes.hidden)
     };
     let normed = vision.flag(&["qk_normalization"], true);
     encoder(&mut tower, &sizes, &block, Cutting::ByHeads(sizes.heads), normed);
@@ -35,10 +34,9 @@ pub(super) fn of_transformers<'c>(context: &Context<'c>, text: u64) -> Option<La
         tower.vector(Role::Tower, "mask_token", &[Part::whole(sizes.hidden)]);
     }
     let block = Block {
-        attention_width: sizes.hidden,
         attention_bias: vision.flag(&["attention_bias"], false),
         norm_bias: vision.text(&["norm_type"]).unwrap_or("layer_norm") == "layer_norm",
-        ..BLOCK
+        ..Block::plain(sizes.hidden)
     };
     encoder(&mut tower, &sizes, &block, Cutting::Whole, vision.flag(&["use_qk_norm"], false));
     if !vision.flag(&["use_mean_pooling"], true) {
@@ -47,17 +45,6 @@ pub(super) fn of_transformers<'c>(context: &Context<'c>, text: u64) -> Option<La
     projector(&mut tower, merged(context, sizes.hidden), text);
     Some(tower)
 }
-
-/// What both forms share.
-const BLOCK: Block = Block {
-    attention_width: 0,
-    attention_bias: false,
-    gated: false,
-    mlp_bias: true,
-    norms: 2,
-    norm_bias: true,
-    qk_norm: false,
-};
 
 /// Layers that are not built: a negative `select_layer` counts from the end.
 #[expect(

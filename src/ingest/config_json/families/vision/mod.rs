@@ -138,6 +138,32 @@ struct Block {
     qk_norm: bool,
 }
 
+impl Block {
+    /// A vision transformer's first form: biases everywhere, no gate, layer norms.
+    const fn plain(attention_width: u64) -> Self {
+        Self {
+            attention_width,
+            attention_bias: true,
+            gated: false,
+            mlp_bias: true,
+            norms: 2,
+            norm_bias: true,
+            qk_norm: false,
+        }
+    }
+
+    /// The form of decoders: a gate, no biases, norms without a bias.
+    const fn gated(attention_width: u64) -> Self {
+        Self {
+            attention_bias: false,
+            gated: true,
+            mlp_bias: false,
+            norm_bias: false,
+            ..Self::plain(attention_width)
+        }
+    }
+}
+
 /// The repeated blocks of a tower as tensors with `layers` copies.
 fn blocks(tower: &mut Layer<'_>, sizes: &Sizes, block: &Block, cutting: Cutting) {
     blocks_cut(tower, sizes, block, cutting, cutting);

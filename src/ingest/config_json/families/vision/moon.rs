@@ -25,13 +25,10 @@ pub(super) fn moon<'c>(context: &Context<'c>, text: u64) -> Option<Layer<'c>> {
     // the first form of the tower has biases everywhere and no field for them
     let older = vision.value(&["attn_bias"]).is_none();
     let block = Block {
-        attention_width: vision.opt_size(&["qkv_hidden_size"]).unwrap_or(sizes.hidden),
         attention_bias: vision.flag(&["attn_bias"], older),
-        gated: false,
         mlp_bias: vision.flag(&["linear_bias"], true),
-        norms: 2,
         norm_bias,
-        qk_norm: false,
+        ..Block::plain(vision.opt_size(&["qkv_hidden_size"]).unwrap_or(sizes.hidden))
     };
     blocks(&mut tower, &sizes, &block, Cutting::ByHeads(sizes.heads));
     tower.layer_norm("final_layernorm", sizes.hidden, norm_bias);

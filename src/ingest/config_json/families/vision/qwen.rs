@@ -1,7 +1,7 @@
 //! The towers of Qwen: patches over frames, mergers of neighbouring patches.
 
 use super::super::super::build::Layer;
-use super::super::super::reader::MAX_LAYERS;
+use super::super::super::reader::{Config, MAX_LAYERS};
 use super::super::Context;
 use super::{Block, Cutting, Sizes, blocks, buffer};
 use crate::planner::model::ledger::{Part, Role};
@@ -13,6 +13,19 @@ fn merger(tower: &mut Layer<'_>, merged: u64, out: u64, norm: u64, norm_bias: bo
     tower.linear(Role::Tower, "merger.linear_fc1", &[part], Part::whole(merged), true);
     tower.linear(Role::Tower, "merger.linear_fc2", &[Part::whole(out)], part, false);
     tower.vector(Role::Tower, "merger.linear_fc2.bias", &[Part::whole(out)]);
+}
+
+/// The embedding of patches over frames.
+pub(super) fn patch_embed(tower: &mut Layer<'_>, vision: &Config<'_>, sizes: &Sizes, bias: bool) {
+    let frames = vision.positive_or(&["temporal_patch_size"], 2);
+    let features = Part::whole(sizes.patch_features().saturating_mul(frames));
+    tower.plain_linear(Role::Tower, "patch_embed", &[Part::whole(sizes.hidden)], features, bias);
+}
+
+/// Features of the neighbouring patches that a merger joins: a square of them.
+pub(super) fn neighbours(vision: &Config<'_>, sizes: &Sizes) -> u64 {
+    let merge = vision.positive_or(&["spatial_merge_size"], 2);
+    sizes.hidden.saturating_mul(merge).saturating_mul(merge)
 }
 
 /// The rotary table of a tower: half of a head over 8192 positions.
@@ -35,21 +48,10 @@ pub(super) fn qwen2<'c>(context: &Context<'c>) -> Option<Layer<'c>> {
         channels: vision.positive_or(&["in_channels", "in_chans"], 3),
     };
     let mut tower = Layer::tower(context.quantiser, "visual", false);
-    let frames = vision.positive_or(&["temporal_patch_size"], 2);
-    let merge = vision.positive_or(&["spatial_merge_size"], 2);
-    let features = sizes.patch_features().saturating_mul(frames);
-    tower.plain_linear(Role::Tower, "patch_embed", &[Part::whole(hidden)], Part::whole(features), false);
-    let block = Block {
-        attention_width: hidden,
-        attention_bias: true,
-        gated: false,
-        mlp_bias: true,
-        norms: 2,
-        norm_bias: true,
-        qk_norm: false,
-    };
+    patch_embed(&mut tower, &vision, &sizes, false);
+    let block = Block::plain(hidden);
     blocks(&mut tower, &sizes, &block, Cutting::Even);
-    let merged = hidden.saturating_mul(merge).saturating_mul(merge);
+    let merged = neighbours(&vision, &sizes);
     merger(&mut tower, merged, vision.size(&["hidden_size"]), hidden, true);
     half_rope(&mut tower, &sizes);
     Some(tower)
@@ -60,27 +62,10 @@ pub(super) fn qwen2_5<'c>(context: &Context<'c>) -> Option<Layer<'c>> {
     let vision = context.top.section("vision_config", false)?;
     let sizes = Sizes::of(&vision);
     let mut tower = Layer::tower(context.quantiser, "visual", false);
-    let frames = vision.positive_or(&["temporal_patch_size"], 2);
-    let merge = vision.positive_or(&["spatial_merge_size"], 2);
-    let features = sizes.patch_features().saturating_mul(frames);
-    tower.plain_linear(
-        Role::Tower,
-        "patch_embed",
-        &[Part::whole(sizes.hidden)],
-        Part::whole(features),
-        false,
-    );
-    let block = Block {
-        attention_width: sizes.hidden,
-        attention_bias: true,
-        gated: true,
-        mlp_bias: true,
-        norms: 2,
-        norm_bias: false,
-        qk_norm: false,
-    };
+    patch_embed(&mut tower, &vision, &sizes, false);
+    let block = Block { gated: true, norm_bias: false, ..Block::plain(sizes.hidden) };
     blocks(&mut tower, &sizes, &block, Cutting::Even);
-    let merged = sizes.hidden.saturating_mul(merge).saturating_mul(merge);
+    let merged = neighbours(&vision, &sizes);
     merger(&mut tower, merged, vision.size(&["out_hidden_size"]), sizes.hidden, false);
     half_rope(&mut tower, &sizes);
     Some(tower)
@@ -91,23 +76,12 @@ pub(super) fn qwen3<'c>(context: &Context<'c>) -> Option<Layer<'c>> {
     let vision = context.top.section("vision_config", false)?;
     let sizes = Sizes::of(&vision);
     let mut tower = Layer::tower(context.quantiser, "visual", false);
-    let frames = vision.positive_or(&["temporal_patch_size"], 2);
-    let merge = vision.positive_or(&["spatial_merge_size"], 2);
-    let features = sizes.patch_features().saturating_mul(frames);
-    tower.plain_linear(Role::Tower, "patch_embed", &[Part::whole(sizes.hidden)], Part::whole(features), true);
+    patch_embed(&mut tower, &vision, &sizes, true);
     let positions = vision.size(&["num_position_embeddings"]);
     tower.table(Role::Tower, "pos_embed", Part::whole(positions), Part::whole(sizes.hidden));
-    let block = Block {
-        attention_width: sizes.hidden,
-        attention_bias: true,
-        gated: false,
-        mlp_bias: true,
-        norms: 2,
-        norm_bias: true,
-        qk_norm: false,
-    };
+    let block = Block::plain(sizes.hidden);
     blocks(&mut tower, &sizes, &block, Cutting::Even);
-    let merged = sizes.hidden.saturating_mul(merge).saturating_mul(merge);
+    let merged = neighbours(&vision, &sizes);
     let out = vision.size(&["out_hidden_size"]);
     merger(&mut tower, merged, out, sizes.hidden, true);
     let taps = vision.list(&["deepstack_visual_indexes"]).map_or(0, <[_]>::len);
