@@ -1,28 +1,14 @@
 //! What is written to start prefill and decode workers apart: both halves are read back, pass our own check, and share neither
 //! GPUs nor ports.
 
+#[path = "support/launches.rs"]
+mod support;
+
 use serde_json::{Value, json};
-use shardwise::ingest::check::{Described, written};
-use shardwise::ingest::json::Document;
-use shardwise::launch::platform::Platform;
+use shardwise::ingest::check::Described;
 use shardwise::service::ServiceError;
 use shardwise::service::checks::Status;
-use shardwise::service::launches::{LaunchesAnswer, PlatformLaunch, launches_offline};
-
-fn ask(question: &Value) -> Result<LaunchesAnswer, ServiceError> {
-    launches_offline(&Document { value: question.clone(), duplicates: Vec::new() })
-}
-
-fn platforms() -> Vec<&'static str> {
-    Platform::named().into_iter().map(|(name, _)| name).collect()
-}
-
-/// What the files of a platform start, workers of a leader left out.
-fn read_back(launch: &PlatformLaunch) -> Vec<Described> {
-    let texts: Vec<(&str, &str)> = launch.files.iter().map(|f| (f.name.as_str(), f.text.as_str())).collect();
-    let (found, _) = written(&texts).expect("it can be read");
-    found.into_iter().filter(|d| d.deployment.role != "headless").collect()
-}
+use support::{ask, platforms, read_back};
 
 #[test]
 fn pairs_are_read_back_as_both_halves() {

@@ -1,31 +1,17 @@
 //! What is written to start a layout: it is read back as the same layout, passes our own check, and admits no sequence that
 //! the cache cannot hold.
 
+#[path = "support/launches.rs"]
+mod support;
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use shardwise::ingest::check::{Described, written};
-use shardwise::ingest::json::Document;
 use shardwise::ingest::request::PlanRequest;
 use shardwise::ingest::yaml::{self, Node};
-use shardwise::launch::platform::Platform;
 use shardwise::service::checks::Status;
-use shardwise::service::launches::{LaunchesAnswer, PlatformLaunch, launches_offline};
+use shardwise::service::launches::{LaunchesAnswer, PlatformLaunch};
 use shardwise::service::{ServiceError, plan_offline};
-
-fn ask(question: &Value) -> Result<LaunchesAnswer, ServiceError> {
-    launches_offline(&Document { value: question.clone(), duplicates: Vec::new() })
-}
-
-fn platforms() -> Vec<&'static str> {
-    Platform::named().into_iter().map(|(name, _)| name).collect()
-}
-
-/// What the files of a platform start, workers of a leader left out.
-fn read_back(launch: &PlatformLaunch) -> Vec<Described> {
-    let texts: Vec<(&str, &str)> = launch.files.iter().map(|f| (f.name.as_str(), f.text.as_str())).collect();
-    let (found, _) = written(&texts).expect("it can be read");
-    found.into_iter().filter(|d| d.deployment.role != "headless").collect()
-}
+use support::{ask, platforms, read_back};
 
 /// The faults of one launch, told in words.
 fn faults(answer: &LaunchesAnswer, launch: &PlatformLaunch) -> Vec<String> {

@@ -266,6 +266,20 @@ pub struct SearchArgs {
     pub limit: Option<String>,
 }
 
+impl SearchArgs {
+    /// The sizes of each kind that were listed, under the API's names.
+    pub(super) const fn sizes(&self) -> [(&'static str, &Vec<String>); 6] {
+        [
+            ("tp", &self.tp),
+            ("pp", &self.pp),
+            ("dp", &self.dp),
+            ("ep", &self.ep),
+            ("attention_dp", &self.attention_dp),
+            ("dcp", &self.dcp),
+        ]
+    }
+}
+
 /// Constants and parts of the model to change.
 #[derive(Debug, Args, Default)]
 #[command(next_help_heading = "What-ifs")]

@@ -132,14 +132,7 @@ fn split(args: &LaunchArgs, question: &mut Value) -> Result<(), Unreadable> {
         prefill.insert(name.trim().replace('-', "_"), value);
     }
     let mut layout = Map::new();
-    for (name, sizes) in [
-        ("tp", &args.search.tp),
-        ("pp", &args.search.pp),
-        ("dp", &args.search.dp),
-        ("ep", &args.search.ep),
-        ("attention_dp", &args.search.attention_dp),
-        ("dcp", &args.search.dcp),
-    ] {
+    for (name, sizes) in args.search.sizes() {
         let size = match sizes.as_slice() {
             [] => continue,
             [one] => number::json(one),

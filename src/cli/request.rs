@@ -254,14 +254,7 @@ pub(super) fn workload_of(args: &WorkloadArgs) -> (Map<String, Value>, Map<Strin
 
 fn search_of(args: &SearchArgs) -> Map<String, Value> {
     let mut search = Map::new();
-    for (name, values) in [
-        ("tp", &args.tp),
-        ("pp", &args.pp),
-        ("dp", &args.dp),
-        ("ep", &args.ep),
-        ("attention_dp", &args.attention_dp),
-        ("dcp", &args.dcp),
-    ] {
+    for (name, values) in args.sizes() {
         list(&mut search, name, values);
     }
     if args.no_idle_gpus {

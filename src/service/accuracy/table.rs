@@ -6,6 +6,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::{MemoryRow, Prediction};
+use crate::service::calibrate::ranges::quantile;
 
 /// What a row is judged by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -138,22 +139,11 @@ impl Group {
         Some(Self {
             name: name.to_owned(),
             rows: errors.len(),
-            median: quantile(&sizes, 0.5),
-            p90: quantile(&sizes, 0.9),
+            median: quantile(&sizes, 0.5)?,
+            p90: quantile(&sizes, 0.9)?,
             bias: errors.iter().sum::<f64>() / errors.len() as f64,
         })
     }
-}
-
-/// Linear between neighbours; `sorted` is not empty.
-fn quantile(sorted: &[f64], share: f64) -> f64 {
-    let last = sorted.len().saturating_sub(1);
-    let place = share * last as f64;
-    // few rows, so walking to the place is as good as casting it
-    let below = (0..=last).rev().find(|i| *i as f64 <= place).unwrap_or(0);
-    let at = |i: usize| sorted.get(i.min(last)).copied().unwrap_or(f64::NAN);
-    let (low, high) = (at(below), at(below.saturating_add(1)));
-    (high - low).mul_add(place - below as f64, low)
 }
 
 /// Errors with one factor on all overheads: fitted to all rows, and for each source to the rows of all others.
@@ -176,7 +166,8 @@ fn best_factor(rows: &[&Compared]) -> f64 {
     let cost = |factor: f64| {
         let mut sizes: Vec<f64> = rows.iter().filter_map(|r| with_factor(r, factor)).map(f64::abs).collect();
         sizes.sort_by(f64::total_cmp);
-        if sizes.is_empty() { 0.0 } else { quantile(&sizes, 0.5) + 0.1 * quantile(&sizes, 0.9) }
+        let at = |share| quantile(&sizes, share).unwrap_or(0.0);
+        at(0.5) + 0.1 * at(0.9)
     };
     let factors = (10..=40_u32).map(|n| f64::from(n) * 0.05);
     factors.min_by(|a, b| cost(*a).total_cmp(&cost(*b))).unwrap_or(1.0)

@@ -46,11 +46,13 @@ pub(super) fn looks_like(text: &str) -> bool {
 
 /// `--query-gpu=name`: a header of its own, or several lines that are each a driver's name.
 fn only_names(text: &str) -> bool {
-    let mut lines = text.lines().map(str::trim).filter(|l| !l.is_empty());
-    let header = lines.next().is_some_and(|first| matches!(first, "name" | "gpu_name"));
-    let named = |line: &str| MAKERS.iter().any(|maker| line.starts_with(maker)) && !line.contains(',');
-    let mut all = text.lines().map(str::trim).filter(|l| !l.is_empty()).skip(usize::from(header)).peekable();
-    all.peek().is_some() && (header || lines.next().is_some()) && all.all(named)
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
+    let names = match lines.as_slice() {
+        ["name" | "gpu_name", names @ ..] if !names.is_empty() => names,
+        names if names.len() > 1 => names,
+        _ => return false,
+    };
+    names.iter().all(|line| MAKERS.iter().any(|maker| line.starts_with(maker)) && !line.contains(','))
 }
 
 /// "GPU 3: NVIDIA H100 80GB HBM3 (UUID: GPU-...)": index and name.
