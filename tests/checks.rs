@@ -168,10 +168,11 @@ fn data_parallel_ranks_hold_all_heads_so_one_request_must_fit_one_gpu() {
 #[test]
 fn the_longest_length_is_returned_before_launch() {
     // thought: the default length of 131,072 fits a 405B model in fp8 on eight 80 GB cards
-    // (the published checkpoint leaves its attention in 16 bit: 57.75 GiB a card)
+    // (as published in July 2024, each KV head twice; it leaves its attention in 16 bit: 57.75 GiB a card)
     let answer = check(
         json!({"command": "vllm serve meta-llama/Llama-3.1-405B-Instruct -tp 8", "cluster": "8 H100", "engine_version": "0.6",
-        "model": {"id": "meta-llama/Llama-3.1-405B-Instruct", "weights_bytes": 496_087_580_000_u64}}),
+        "model": {"id": "meta-llama/Llama-3.1-405B-Instruct", "weights_bytes": 496_087_580_000_u64,
+            "overrides": {"num_key_value_heads": 16}}}),
     );
     let refused = answer.deployments[0].refused.as_ref().expect("it does not start");
     assert_eq!(refused.code, "kv_cache_too_small");

@@ -295,6 +295,16 @@ fn what_no_model_can_be_is_refused_at_its_key() {
         of("num_experts_per_tok")
     );
     assert_eq!(refused("Qwen/Qwen3-30B-A3B", "num_experts_per_tok", json!(1000)), of("num_experts_per_tok"));
+    let llama = "meta-llama/Llama-3.1-8B-Instruct";
+    assert_eq!(refused(llama, "max_position_embeddings", json!(0)), of("max_position_embeddings"));
+    for (rope, at, code) in [
+        (json!("banana"), "", "wrong_type"),
+        (json!({"rope_type": "banana", "factor": 8.0}), "/rope_type", "not_allowed"),
+        (json!({"rope_type": "yarn"}), "/factor", "missing"),
+        (json!({"rope_type": "yarn", "factor": -4}), "/factor", "out_of_range"),
+    ] {
+        assert_eq!(refused(llama, "rope_scaling", rope), vec![(format!("#/rope_scaling{at}"), code)]);
+    }
     let pattern = "hybrid_override_pattern";
     assert_eq!(refused("nvidia/Nemotron-H-56B-Base-8K", pattern, json!("")), of(pattern));
 }

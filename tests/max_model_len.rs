@@ -45,6 +45,72 @@ fn plans_refuse_or_cut_as_each_engine_does() {
 }
 
 #[test]
+fn no_sequence_is_longer_than_the_engine_admits() {
+    for engine in ["vllm", "sglang", "tensorrt-llm"] {
+        let plan = plan(&json!(SHORT), &json!({"name": engine, "max_model_len": 4096}));
+        assert_eq!(plan.layouts[0].capacity.max_sequence_tokens, 4096, "{engine}");
+    }
+}
+
+#[test]
+fn each_engine_shows_the_line_of_its_own_log_and_bytes_that_add_up() {
+    for (engine, begins) in [
+        ("vllm", "GPU KV cache size: "),
+        ("sglang", "max_total_num_tokens="),
+        ("tensorrt-llm", "[MemUsageChange] Allocated "),
+    ] {
+        let plan = plan(&json!(SHORT), &json!({"name": engine}));
+        let row = &plan.layouts[0];
+        assert!(row.capacity.engine_log_line.starts_with(begins), "{}", row.capacity.engine_log_line);
+        let stage = &row.memory.stages[0];
+        let items: u64 = stage.items.iter().map(|item| item.bytes).sum();
+        let all = stage.weights_bytes + items + stage.kv_bytes + stage.left_free_bytes.unwrap_or(0);
+        assert!(all.abs_diff(row.memory.budget_bytes) < 4, "{engine}: {all}");
+        assert_eq!(stage.left_free_bytes.is_some(), engine == "tensorrt-llm");
+        assert!(row.memory.largest_safe_utilization.is_some_and(|u| u > 0.5 && u < 1.0), "{engine}");
+    }
+}
+
+#[test]
+fn sglang_dies_on_the_table_of_ten_million_positions() {
+    let scout = |engine: &Value| {
+        let question = json!({"model": "meta-llama/Llama-4-Scout-17B-16E-Instruct", "cluster": "8 H100", "engine": engine});
+        plan_offline(&PlanRequest::read(&question).expect("valid")).expect("an answer").plan
+    };
+    let whole = scout(&json!({"name": "sglang"}));
+    assert!(!whole.feasible);
+    assert!(whole.refused.iter().any(|r| r.message.contains("80.0 GiB")), "{:?}", whole.refused[0]);
+    assert!(scout(&json!({"name": "sglang", "max_model_len": 131_072})).feasible);
+}
+
+#[test]
+fn the_share_that_sglang_takes_itself_is_that_of_its_release() {
+    // (81,559 - 512 - 1.5 x 8192 - 1024 - 2 x 512 - 8 x 58) / 81,559 MiB; without prefill graphs before; a table of its own before 0.5
+    for (version, share) in [("0.5.23", 0.812), ("0.5.3", 0.818), ("0.4.6", 0.81)] {
+        let question = json!({"model": "meta-llama/Llama-3.1-70B-Instruct", "cluster": "8 H100",
+            "engine": {"name": "sglang", "version": version}, "search": {"tp": [8]}});
+        let plan = plan_offline(&PlanRequest::read(&question).expect("valid")).expect("an answer").plan;
+        assert!(
+            (plan.layouts[0].memory.utilization - share).abs() < 1e-9,
+            "{version}: {}",
+            plan.layouts[0].memory.utilization
+        );
+    }
+}
+
+#[test]
+fn a_format_about_to_be_dropped_needs_its_flag() {
+    let question = |engine: Value| {
+        let question = json!({"model": "meta-llama/Llama-3.1-405B-Instruct-FP8", "cluster": "16 H200", "engine": engine});
+        plan_offline(&PlanRequest::read(&question).expect("valid")).expect("an answer").plan
+    };
+    let refused = question(json!({"version": "0.33"}));
+    assert_eq!(refused.refused[0].code, "quantization_not_supported");
+    assert!(question(json!({"version": "0.33", "allow_deprecated_quantization": true})).feasible);
+    assert!(question(json!({"version": "0.12"})).feasible);
+}
+
+#[test]
 fn stretched_positions_count_as_the_engine_counts_them() {
     let yarn = json!({"id": "Qwen/Qwen2.5-7B-Instruct", "overrides": {
         "rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}}});

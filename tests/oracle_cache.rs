@@ -45,6 +45,7 @@ fn gpu(name: &str) -> Gpu {
         architecture: architecture.to_owned(),
         compute_capability: Some(capability),
         memory_bytes: Bytes::from_gib(gib),
+        driver_reserved_bytes: Bytes(0),
         memory_assumed: false,
         slice_of: None,
         hbm_bytes_per_s: 3.35e12,

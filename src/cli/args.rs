@@ -198,6 +198,9 @@ pub struct EngineArgs {
     /// Admit a length beyond the model's own, as VLLM_ALLOW_LONG_MAX_MODEL_LEN=1 does.
     #[arg(long)]
     pub allow_long_max_model_len: bool,
+    /// vLLM: start with a checkpoint whose format it is about to drop.
+    #[arg(long)]
+    pub allow_deprecated_quantization: bool,
 }
 
 /// The load.

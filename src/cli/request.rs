@@ -214,6 +214,7 @@ pub(super) fn engine_of(args: &EngineArgs) -> Map<String, Value> {
         ("language_model_only", args.language_model_only, false),
         ("enforce_eager", args.enforce_eager, false),
         ("allow_long_max_model_len", args.allow_long_max_model_len, false),
+        ("allow_deprecated_quantization", args.allow_deprecated_quantization, false),
     ] {
         if on || off {
             engine.insert(name.to_owned(), Value::from(on));

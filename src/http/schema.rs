@@ -175,7 +175,7 @@ pub struct EngineBody {
     /// Cache size of one GPU, given outright.
     #[schema(minimum = 1, maximum = 9_007_199_254_740_991_u64)]
     pub kv_cache_memory_bytes: Option<u64>,
-    /// Quantise while loading, e.g. `fp8`.
+    /// Quantise while loading, e.g. `fp8`, or confirm how the checkpoint is stored, e.g. `awq_marlin`: a name that the engine has.
     #[schema(min_length = 1, max_length = 200)]
     pub quantization: Option<String>,
     pub async_scheduling: Option<bool>,
@@ -186,6 +186,8 @@ pub struct EngineBody {
     /// Admit a `max_model_len` beyond the model's own length, as VLLM_ALLOW_LONG_MAX_MODEL_LEN=1 and
     /// SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1 do.
     pub allow_long_max_model_len: Option<bool>,
+    /// vLLM: start with a checkpoint whose format it is about to drop, as `--allow-deprecated-quantization` does.
+    pub allow_deprecated_quantization: Option<bool>,
     /// Draft tokens of speculative decoding.
     #[schema(minimum = 0, maximum = 1024)]
     pub num_speculative_tokens: Option<u64>,

@@ -34,6 +34,9 @@ pub struct PlanRequest {
     pub engines: Vec<EngineSettings>,
     /// True when `engine` was a list: the faults of its items have an index.
     pub engines_listed: bool,
+    /// The engine's settings are those of a command or log that was read: words that it refuses are what is found, and no faults
+    /// of the question.
+    pub of_a_command: bool,
     pub workload: Workload,
     pub slo: Slo,
     pub objective: Objective,
@@ -51,8 +54,8 @@ pub struct ModelRequest {
     pub source: ModelSource,
     /// "As if the checkpoint were quantised so": `bf16`, `fp8`, `nvfp4`, …
     pub weights: Option<String>,
-    /// What the engine makes of a checkpoint that is not quantised, while it loads it (`engine.quantization`).
-    pub quantized_on_load: Option<String>,
+    /// The format that the engine makes of a checkpoint that is not quantised, while it loads it (of `engine.quantization`).
+    pub quantized_on_load: Option<&'static str>,
     /// Keys of config.json to replace: a what-if.
     pub overrides: Map<String, Value>,
     /// The quantisation block of a checkpoint that keeps it in a side file.
@@ -165,12 +168,13 @@ pub(super) fn read_question(
     let advice_in_detail =
         fields.choice("advice", &[("brief", false), ("detailed", true)]).unwrap_or_default();
     let limit = fields.whole("limit", bounds::LIMIT).unwrap_or(DEFAULT_LIMIT);
-    let quantized_on_load = EngineSettings::common_quantization(&engines);
+    let quantized_on_load = EngineSettings::common_format(&engines);
     Some(PlanRequest {
         model: ModelRequest { quantized_on_load, ..model? },
         cluster: cluster?,
         engines,
         engines_listed,
+        of_a_command: false,
         workload,
         slo,
         objective,
@@ -320,6 +324,7 @@ fn read_engine(mut engine: Fields<'_, '_>) -> EngineSettings {
         num_speculative_tokens,
         speculation,
         allow_long_max_model_len: engine.flag("allow_long_max_model_len").unwrap_or(false),
+        allow_deprecated_quantization: engine.flag("allow_deprecated_quantization").unwrap_or(false),
         pp_layer_partition: engine.wholes("pp_layer_partition", bounds::STAGE_LAYERS, bounds::STAGES),
         swa_full_tokens_ratio: engine.number("swa_full_tokens_ratio", 0.001..=1.0),
         mamba_full_memory_ratio: engine.number("mamba_full_memory_ratio", 0.001..=100.0),

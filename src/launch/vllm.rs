@@ -51,6 +51,9 @@ pub(super) fn start(wanted: &Wanted<'_>) -> Start {
     if let Some(method) = &settings.quantization {
         start.text("--quantization", method);
     }
+    if settings.allow_deprecated_quantization {
+        start.switch("--allow-deprecated-quantization");
+    }
     for (given, on, off) in [
         (settings.async_scheduling, "--async-scheduling", "--no-async-scheduling"),
         (settings.enable_prefix_caching, "--enable-prefix-caching", "--no-enable-prefix-caching"),

@@ -99,7 +99,7 @@ fn best_fit(input: &PlanInput, ground: &Ground<'_>, ranked: &Ranked, contexts: &
         weights_bytes_per_gpu: replica.weights.iter().map(|w| w.bytes).max().unwrap_or(Bytes::ZERO).get(),
         kv_tokens_per_replica: replica.capacity.tokens.get(),
         kv_tokens_total: candidate.standing.kv_tokens_total,
-        max_sequence_tokens: replica.longest.get(),
+        max_sequence_tokens: ground.longest_of_model(replica).get(),
         sequences: contexts
             .iter()
             .map(|&context_tokens| SequencesAt { context_tokens, sequences: at(context_tokens) })

@@ -34,7 +34,7 @@ pub fn kv_formula(model: &ModelSpec, kv_dtype: KvDtype, cache: &CacheLayout) -> 
     if states > 0 {
         let bytes: Bytes = cache.state_bytes.iter().copied().sum();
         text.push_str(&format!(
-            "; and {states} layers with a state of constant size, {} B a sequence on one GPU of each stage",
+            "; and {states} layers with a state of constant size: {} B for each sequence, on one GPU of each stage",
             grouped(bytes.get())
         ));
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::engine::{MemoryCorrection, ResolvedSettings};
+use super::engine::{self, MemoryCorrection, ResolvedSettings, formats};
 use super::hardware::{Cluster, NodePool};
 use super::latency::calibrated::Calibration;
 use super::model::ModelSpec;
@@ -78,6 +78,8 @@ pub struct EngineSettings {
     /// Admit a `max_model_len` beyond the model's own length (`VLLM_ALLOW_LONG_MAX_MODEL_LEN=1`,
     /// `SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1`).
     pub allow_long_max_model_len: bool,
+    /// vLLM: start with a checkpoint whose format it is about to drop (`--allow-deprecated-quantization`).
+    pub allow_deprecated_quantization: bool,
     /// Draft tokens of speculative decoding, 0 without it.
     pub num_speculative_tokens: u64,
     /// What drafts them, and how many hold.
@@ -111,6 +113,7 @@ impl EngineSettings {
             language_model_only: false,
             enforce_eager: false,
             allow_long_max_model_len: false,
+            allow_deprecated_quantization: false,
             num_speculative_tokens: 0,
             speculation: Speculation::default(),
             pp_layer_partition: None,
@@ -119,11 +122,18 @@ impl EngineSettings {
         }
     }
 
-    /// The quantisation that every engine of a question is started with.
+    /// The format that its `quantization` makes of weights while it loads them.
     #[must_use]
-    pub fn common_quantization(engines: &[Self]) -> Option<String> {
-        let first = engines.first()?.quantization.as_ref()?;
-        engines.iter().all(|e| e.quantization.as_ref() == Some(first)).then(|| first.clone())
+    pub fn made_on_load(&self) -> Option<&'static str> {
+        let rules = engine::rules(&self.name, &self.version).ok()?;
+        formats::made_on_load(rules.name(), rules.version(), self.quantization.as_deref()?)
+    }
+
+    /// The format that every engine of a question makes of weights while it loads them; `None` when they differ in it.
+    #[must_use]
+    pub fn common_format(engines: &[Self]) -> Option<&'static str> {
+        let first = engines.first()?.made_on_load()?;
+        engines.iter().all(|e| e.made_on_load() == Some(first)).then_some(first)
     }
 }
 

@@ -58,7 +58,7 @@ pub struct Replica {
     pub layer_partition: Option<Vec<u64>>,
     /// Where GPUs of a node differ, the devices of each replica on it; otherwise empty.
     pub devices: Vec<Vec<u64>>,
-    /// The longest single sequence.
+    /// The longest single sequence that the engine admits and its cache holds.
     pub longest: Tokens,
 }
 
@@ -209,6 +209,12 @@ impl Ground<'_> {
         Some(Refusal::new(RefusalCode::SlicesNotLinked, message).nearest(Some(Shape::new(1, 1))))
     }
 
+    /// The longest sequence that the cache of `replica` holds, whatever `max_model_len`, as far as the model's positions go.
+    pub fn longest_of_model(&self, replica: &Replica) -> Tokens {
+        let positions = Tokens(self.rules.longest(&self.model)).max(self.settings.max_model_len);
+        replica.cache.longest_sequence(replica.capacity.blocks, positions)
+    }
+
     /// With these layers on the stages; `free` bounds each stage's budget, empty: nothing does.
     fn filled(
         &self,
@@ -259,8 +265,7 @@ impl Ground<'_> {
     ) -> Result<Replica, Fault> {
         let Loaded { weights, budget, kv_bytes } = loaded;
         let capacity = self.capacity(&cache, &kv_bytes)?;
-        let positions = Tokens(self.rules.longest(&self.model)).max(self.settings.max_model_len);
-        let longest = cache.longest_sequence(capacity.blocks, positions);
+        let longest = cache.longest_sequence(capacity.blocks, self.settings.max_model_len);
         Ok(Replica {
             shape: *shape,
             stages,
@@ -407,7 +412,7 @@ impl Ground<'_> {
                         RefusalCode::WeightsDoNotFit,
                         format!(
                             "{}: weights take {:.2} GiB on each GPU of stage {stage} and {rest} {:.2} GiB, of {:.2} \
-                             GiB that the engine may use of a {}: {:.2} GiB too much.",
+                             GiB that the engine may use of each {}: {:.2} GiB too much.",
                             sizes(shape),
                             weights.gib(),
                             (used - weights).gib(),

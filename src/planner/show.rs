@@ -25,7 +25,7 @@ use super::plan::{
 };
 use super::replica::{Ground, Replica};
 use super::search::{Found, Ranked, Refused};
-use super::units::{Bytes, Tokens, grouped};
+use super::units::{Bytes, grouped};
 
 /// The whole answer.
 #[must_use]
@@ -147,7 +147,6 @@ fn capacity(ground: &Ground<'_>, candidate: &Candidate) -> Capacity {
     let held = &replica.capacity;
     let sequences = whole(candidate.sequences_at_context);
     let seats = sequences.min(ground.settings.max_num_seqs);
-    let max_model_len = ground.settings.max_model_len;
     Capacity {
         kv_blocks: held.blocks,
         block_size: replica.cache.block_size,
@@ -159,18 +158,38 @@ fn capacity(ground: &Ground<'_>, candidate: &Candidate) -> Capacity {
         sequences_total: sequences.saturating_mul(candidate.caches()),
         engine_max_concurrency: held.max_concurrency,
         bound: if seats < sequences { "max_num_seqs" } else { "kv_cache" }.to_owned(),
-        engine_log_line: log_line(held.tokens, max_model_len, held.max_concurrency),
+        engine_log_line: log_line(ground, candidate),
         admission: admission::of(ground, candidate),
     }
 }
 
-/// The engine's own words (vLLM, `v1/core/kv_cache_utils.py`).
-fn log_line(tokens: Tokens, max_model_len: Tokens, concurrency: f64) -> String {
-    format!(
-        "GPU KV cache size: {} tokens, Maximum concurrency for {} tokens per request: {concurrency:.2}x",
-        grouped(tokens.get()),
-        grouped(max_model_len.get()),
-    )
+/// What the engine itself logs of its cache: vLLM's `v1/core/kv_cache_utils.py`, SGLang's `managers/scheduler.py` (tokens of one
+/// rank, chunks of one attention group), TensorRT-LLM's `kvCacheManager.cpp`.
+fn log_line(ground: &Ground<'_>, candidate: &Candidate) -> String {
+    let replica = &candidate.replica;
+    let (held, settings) = (&replica.capacity, &ground.settings);
+    let tokens = held.tokens.get();
+    match settings.engine {
+        "sglang" => format!(
+            "max_total_num_tokens={}, chunked_prefill_size={}, context_len={}",
+            tokens.checked_div(replica.shape.dcp.max(1)).unwrap_or(tokens),
+            settings
+                .max_num_batched_tokens
+                .checked_div(replica.shape.attention_dp.max(1))
+                .unwrap_or(settings.max_num_batched_tokens),
+            settings.max_model_len.get(),
+        ),
+        "tensorrt-llm" => format!(
+            "[MemUsageChange] Allocated {:.2} GiB for max tokens in paged KV cache ({tokens}).",
+            replica.kv_bytes.get(held.binding_stage).copied().unwrap_or_default().gib(),
+        ),
+        _ => format!(
+            "GPU KV cache size: {} tokens, Maximum concurrency for {} tokens per request: {:.2}x",
+            grouped(tokens),
+            grouped(settings.max_model_len.get()),
+            held.max_concurrency,
+        ),
+    }
 }
 
 fn throughput(candidate: &Candidate) -> Throughput {

@@ -178,8 +178,9 @@ fn plan_request(ask: &CheckAsk, described: &Described) -> Result<PlanRequest, Se
     if let Some(version) = &ask.engine_version {
         settings.version.clone_from(version);
     }
-    request.model.quantized_on_load.clone_from(&settings.quantization);
+    request.model.quantized_on_load = settings.made_on_load();
     request.engines = vec![settings];
+    request.of_a_command = true;
     request.limit = 1;
     Ok(request)
 }

@@ -15,11 +15,13 @@ use crate::ingest::fields::hint;
 use crate::ingest::request::{ModelRequest, ModelSource, PlanRequest};
 use crate::ingest::{FieldError, Pointer, cluster};
 use crate::launch;
+use crate::planner;
+use crate::planner::engine::formats::{self, NoMethod};
+use crate::planner::engine::{self, EngineRules};
 use crate::planner::hardware::Cluster;
 use crate::planner::input::{Beyond, EngineSettings, PlanInput};
 use crate::planner::model::ModelSpec;
 use crate::planner::plan::{ClusterSummary, Plan, Warning};
-use crate::planner::{self, engine};
 
 /// What the figures of an answer rest on. A change of figures changes one of these.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
@@ -170,7 +172,11 @@ pub(super) fn asked(
 ) -> Result<Asked, ServiceError> {
     let place = Pointer::root().key("cluster");
     let cluster = cluster::from_json(&request.cluster, &place, hardware::catalogue());
-    let engines = known_engines(&request.engines, request.engines_listed);
+    let engines = known_engines(&request.engines, request.engines_listed).and_then(|engines| {
+        let faults =
+            if request.of_a_command { Vec::new() } else { unknown_words(&engines, request.engines_listed) };
+        if faults.is_empty() { Ok(engines) } else { Err(faults) }
+    });
     let (model, cluster, engines) = match (model, cluster, engines) {
         (Ok(model), Ok(cluster), Ok(engines)) => (model, cluster, engines),
         (model, cluster, engines) => {
@@ -178,6 +184,10 @@ pub(super) fn asked(
             return Err(ServiceError::Invalid(faults.collect()));
         }
     };
+    let faults = quantisation_faults(request, &engines, &model.spec);
+    if !faults.is_empty() {
+        return Err(ServiceError::Invalid(faults));
+    }
     let beyond =
         if request.advice_in_detail { beyond::of(request, &model.spec, &cluster) } else { Beyond::default() };
     let input = PlanInput {
@@ -217,11 +227,13 @@ pub(super) fn known_engines(
     for (i, settings) in asked.iter().enumerate() {
         let place = if listed { place.index(i) } else { place.clone() };
         match engine::rules(&settings.name, &settings.version) {
-            Ok(rules) => engines.push(EngineSettings {
-                name: rules.name().to_owned(),
-                version: rules.version().to_owned(),
-                ..settings.clone()
-            }),
+            Ok(rules) => {
+                engines.push(EngineSettings {
+                    name: rules.name().to_owned(),
+                    version: rules.version().to_owned(),
+                    ..settings.clone()
+                });
+            }
             Err(unknown) => {
                 let names: Vec<&str> = engine::known().map(|(name, _)| name).collect();
                 let known_name = engine::rules(&settings.name, "").is_ok();
@@ -236,6 +248,85 @@ pub(super) fn known_engines(
         }
     }
     if faults.is_empty() { Ok(engines) } else { Err(faults) }
+}
+
+/// Words of the settings that their engines refuse whatever the model is.
+pub(super) fn unknown_words(engines: &[EngineSettings], listed: bool) -> Vec<FieldError> {
+    let place = Pointer::root().key("engine");
+    let of = |(i, settings): (usize, &EngineSettings)| {
+        let place = if listed { place.index(i) } else { place.clone() };
+        let rules = engine::rules(&settings.name, &settings.version).ok()?;
+        Some(unknown_words_of(rules, settings, &place))
+    };
+    engines.iter().enumerate().filter_map(of).flatten().collect()
+}
+
+fn unknown_words_of(rules: &dyn EngineRules, settings: &EngineSettings, place: &Pointer) -> Vec<FieldError> {
+    let (name, version) = (rules.name(), rules.version());
+    let mut faults = Vec::new();
+    let cache = &settings.kv_cache_dtype;
+    if let Some(known) = formats::unknown_cache(name, version, cache) {
+        let detail = format!("{name} {version} has no such kv_cache_dtype{}", hint(cache, &known));
+        faults.push(
+            FieldError::at(&place.key("kv_cache_dtype"), "not_allowed", detail)
+                .allowed(known)
+                .got(&Value::String(cache.clone())),
+        );
+    }
+    let quantization = settings.quantization.as_deref();
+    if let Some((text, NoMethod::Unknown { known, .. })) =
+        quantization.and_then(|text| Some((text, formats::check(name, version, text, text).err()?)))
+    {
+        let detail = format!("{name} {version} has no such quantization{}", hint(text, &known));
+        faults.push(
+            FieldError::at(&place.key("quantization"), "not_allowed", detail)
+                .allowed(known)
+                .got(&Value::String(text.to_owned())),
+        );
+    }
+    faults
+}
+
+/// Faults of `quantization` that depend on how the checkpoint is stored. Weights asked for as if they were stored otherwise
+/// are no checkpoint that an engine could refuse.
+fn quantisation_faults(
+    request: &PlanRequest,
+    engines: &[EngineSettings],
+    model: &ModelSpec,
+) -> Vec<FieldError> {
+    if request.model.weights.is_some() || request.of_a_command {
+        return Vec::new();
+    }
+    let engine = Pointer::root().key("engine");
+    let stored = &model.quantization_method;
+    let mut faults = Vec::new();
+    for (i, settings) in engines.iter().enumerate() {
+        let place = if request.engines_listed { engine.index(i) } else { engine.clone() };
+        let made = settings.made_on_load();
+        let text = settings.quantization.as_deref();
+        let judged = text.map_or(Ok(()), |text| {
+            let rules = engine::rules(&settings.name, &settings.version);
+            rules.map_or(Ok(()), |rules| formats::check(rules.name(), rules.version(), text, stored))
+        });
+        let fault = match judged {
+            Err(no) => Some((no.code(), no.to_string())),
+            Ok(()) if stored.is_empty() && made != request.model.quantized_on_load => Some((
+                "conflict",
+                "one question loads its checkpoint in one way: give every engine a quantization that makes the same of it, \
+                 or ask for each engine apart"
+                    .to_owned(),
+            )),
+            Ok(()) => None,
+        };
+        if let Some((code, detail)) = fault {
+            let fault = FieldError::at(&place.key("quantization"), code, detail);
+            faults.push(match text {
+                Some(text) => fault.got(&Value::String(text.to_owned())),
+                None => fault,
+            });
+        }
+    }
+    faults
 }
 
 /// A model of the catalogue, by id or alias.
@@ -266,8 +357,7 @@ pub(super) fn read_with(
     request: &ModelRequest,
 ) -> Result<ReadModel, Vec<FieldError>> {
     let side = request.quantization_config.as_ref().or(side);
-    let on_load =
-        request.quantized_on_load.as_deref().filter(|_| side.is_none() && !declares_quantization(config));
+    let on_load = request.quantized_on_load.filter(|_| side.is_none() && !declares_quantization(config));
     let what_if = WhatIf {
         weights: request.weights.as_deref().or(on_load),
         overrides: Some(&request.overrides),

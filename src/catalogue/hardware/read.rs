@@ -7,6 +7,7 @@ use super::names::{Name, NameIndex, squash};
 use super::rows::{GpuFile, GpuRow, LinkFile, LinkRow, NodeFile, Tflops};
 use super::{Form, GpuEntry, GpuFabric, HardwareCatalogue, Incomplete, LinkEntry, NodeType, fabric};
 use crate::planner::hardware::{Gpu, Link, LinkScope, PeakFlops};
+use crate::planner::units::Bytes;
 
 const GPUS: &str = include_str!("../../../data/hardware/gpus.json");
 const LINKS: &str = include_str!("../../../data/hardware/links.json");
@@ -161,6 +162,10 @@ fn gpu_entries(file: GpuFile) -> (Vec<GpuEntry>, Vec<Incomplete>) {
                 name: row.display_names.first().cloned().unwrap_or_else(|| row.key.clone()),
                 compute_capability: row.compute_capability.as_deref().and_then(capability),
                 memory_bytes: memory.bytes,
+                driver_reserved_bytes: row
+                    .memory
+                    .driver_total_mib
+                    .map_or(Bytes::ZERO, |mib| Bytes::from_f64(mib * 1_048_576.0) - memory.bytes),
                 memory_assumed: memory.assumed,
                 hbm_bytes_per_s: bandwidth * 1e9,
                 peak_flops: peak_flops(&row.dense_tflops),

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use super::Style;
 use super::grid::{self, Column, narrowed};
-use super::words::{context, count, gigabytes, milliseconds, wrapped};
+use super::words::{context, count, gibibytes, milliseconds, wrapped};
 use crate::planner::answer::short;
 use crate::service::fits::{FitRow, Fits};
 
@@ -61,7 +61,13 @@ fn fitting_rows(
     let mut columns = vec![
         Column::names("model", rows, |row| named(row)),
         Column::names("TP×PP×DP", rows, |row| {
-            best(row, &|b| format!("{}×{}×{}", b.layout.tp, b.layout.pp, b.layout.dp))
+            best(row, &|b| {
+                let mut text = format!("{}×{}×{}", b.layout.tp, b.layout.pp, b.layout.dp);
+                if b.layout.attention_dp > 1 {
+                    text.push_str(&format!(" ADP {}", b.layout.attention_dp));
+                }
+                text
+            })
         }),
         Column::figures("KV tokens", rows, |row| best(row, &|b| count(b.kv_tokens_total))),
     ];
@@ -93,7 +99,7 @@ fn short_rows(rows: &[&FitRow], named: impl Fn(&FitRow) -> String, style: Style,
         if let Some(why) = &row.fit.why_not {
             match why.short_by_bytes {
                 Some(bytes) => {
-                    let _ = write!(line, ": {} too much on a GPU", gigabytes(bytes));
+                    let _ = write!(line, ": {} too much on a GPU", gibibytes(bytes));
                 }
                 None => {
                     let _ = write!(line, ": {}", why.code);

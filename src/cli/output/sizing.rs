@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::Style;
 use super::grid::{self, Column, narrowed};
-use super::words::{gigabytes, milliseconds, wrapped};
+use super::words::{gibibytes, milliseconds, wrapped};
 use crate::planner::answer::short_name;
 use crate::planner::sizing::{FewestGpus, SizedProduct, Sizing};
 use crate::planner::units::grouped;
@@ -40,7 +40,7 @@ pub fn text(sizing: &Sizing, style: Style) -> String {
     for product in &sizing.products {
         let Some(why) = &product.why_not else { continue };
         let short =
-            why.short_by_bytes.map_or_else(String::new, |b| format!(" ({} too much on a GPU)", gigabytes(b)));
+            why.short_by_bytes.map_or_else(String::new, |b| format!(" ({} too much on a GPU)", gibibytes(b)));
         let _ = writeln!(out, "{}", wrapped("- ", &format!("{}: {}{short}", product.gpu, why.message), "  "));
     }
     for line in &sizing.method {

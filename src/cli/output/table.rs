@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::words::{command, context, count, factor, gigabytes, layout, milliseconds, wrapped};
+use super::words::{command, context, count, factor, gibibytes, gigabytes, layout, milliseconds, wrapped};
 use super::{Answered, Style, grid, rows};
 use crate::planner::estimate::{Assumption, AssumptionValue, Estimate};
-use crate::planner::plan::{Breakdown, Plan, RankedLayout, StageMemory};
+use crate::planner::plan::{Breakdown, EngineEcho, Plan, RankedLayout, StageMemory};
 use crate::planner::units::grouped;
 
 /// Rows shown; `--format json` has all of them.
@@ -58,7 +58,7 @@ fn question(plan: &Plan, style: Style, out: &mut String) {
                 model.attention
             ),
         ),
-        ("KV", format!("{} a token", model.kv_formula)),
+        ("KV", a_token(&model.kv_formula)),
         ("Cluster", plan.cluster.text.clone()),
         (
             "Load",
@@ -79,7 +79,7 @@ fn question(plan: &Plan, style: Style, out: &mut String) {
             "{} {}: {} of memory, {} KV cache, {} tokens a sequence, {} sequences",
             engine.name,
             engine.version,
-            engine.gpu_memory_utilization,
+            utilization(engine, plan),
             engine.kv_cache_dtype,
             context(engine.max_model_len),
             engine.max_num_seqs
@@ -87,6 +87,26 @@ fn question(plan: &Plan, style: Style, out: &mut String) {
         named("Engine", &line, style, out);
     }
     out.push('\n');
+}
+
+/// The formula of a token's bytes; what states take beside it is no part of a token.
+fn a_token(formula: &str) -> String {
+    match formula.split_once("; and ") {
+        Some((token, states)) => format!("{token} a token; and {states}"),
+        None => format!("{formula} a token"),
+    }
+}
+
+/// The engine's knob as its layouts have it: some engines derive it from the shape.
+fn utilization(engine: &EngineEcho, plan: &Plan) -> String {
+    let own = plan.layouts.iter().filter(|row| row.engine.name == engine.name);
+    let values = own.map(|row| row.memory.utilization);
+    let (low, high) = values.fold((f64::INFINITY, 0.0_f64), |(low, high), u| (low.min(u), high.max(u)));
+    match low {
+        low if low > high => engine.gpu_memory_utilization.to_string(),
+        low if (high - low).abs() < 1e-9 => low.to_string(),
+        low => format!("{low} to {high}"),
+    }
 }
 
 /// A line behind its name; the name is coloured after the line is broken, since colour has no width.
@@ -175,7 +195,8 @@ fn refusals(plan: &Plan, style: Style, explain: bool, out: &mut String) {
     let total = plan.refused_counts.iter().fold(0_u64, |sum, c| sum.saturating_add(c.count));
     let examples: BTreeMap<&str, &str> =
         plan.refused.iter().rev().map(|r| (r.code.as_str(), r.message.as_str())).collect();
-    let _ = writeln!(out, "{} layouts refused", grouped(total));
+    let layouts = if total == 1 { "layout" } else { "layouts" };
+    let _ = writeln!(out, "{} {layouts} refused", grouped(total));
     let limit = if explain { usize::MAX } else { MAX_NOTES };
     for refused in plan.refused_counts.iter().take(limit) {
         let example = examples.get(refused.code.as_str()).map(|m| format!(", e.g. {m}")).unwrap_or_default();
@@ -222,8 +243,8 @@ fn best_in_full(plan: &Plan, best: &RankedLayout, style: Style, out: &mut String
         out,
         "One GPU of {}: {} of {}",
         layout(&best.layout),
-        gigabytes(best.memory.budget_bytes),
-        gigabytes(best.memory.gpu_bytes)
+        gibibytes(best.memory.budget_bytes),
+        gibibytes(best.memory.gpu_bytes)
     );
     let heads = ["stage", "layers", "weights", "activation", "runtime", "graphs", "states", "KV cache"];
     let cells = |stage: &StageMemory| -> [String; 8] {
@@ -231,12 +252,12 @@ fn best_in_full(plan: &Plan, best: &RankedLayout, style: Style, out: &mut String
         [
             format!("{}{mark}", stage.stage),
             format!("{}-{}", stage.first_layer, stage.last_layer),
-            gigabytes(stage.weights_bytes),
-            gigabytes(stage.activation_bytes),
-            gigabytes(stage.runtime_bytes),
-            gigabytes(stage.cuda_graph_bytes),
-            gigabytes(stage.state_bytes),
-            gigabytes(stage.kv_bytes),
+            gibibytes(stage.weights_bytes),
+            gibibytes(stage.activation_bytes),
+            gibibytes(stage.runtime_bytes),
+            gibibytes(stage.cuda_graph_bytes),
+            gibibytes(stage.state_bytes),
+            gibibytes(stage.kv_bytes),
         ]
     };
     let widths = [5, 7, 9, 10, 8, 7, 7, 9];

@@ -1,7 +1,7 @@
 //! Figures and sentences for people.
 
 use crate::planner::plan::Layout;
-use crate::planner::units::grouped;
+use crate::planner::units::{Bytes, grouped};
 
 /// Columns of a line.
 pub(super) const WIDTH: usize = 80;
@@ -43,6 +43,11 @@ pub(super) fn gigabytes(bytes: u64) -> String {
     } else {
         format!("{} MB", bytes / 1_000_000)
     }
+}
+
+/// Binary gigabytes, the unit that engines print memory in.
+pub(super) fn gibibytes(bytes: u64) -> String {
+    format!("{:.2} GiB", Bytes(bytes).gib())
 }
 
 /// A time in ms: three digits that mean something.

@@ -238,6 +238,7 @@ pub(super) fn slice_of(entry: &GpuEntry, slices: u64, gb: u64) -> Result<Gpu, Cl
         name: format!("{} MIG {slices}g.{gb}gb", entry.gpu.name),
         short_name: format!("{} {slices}g.{gb}gb", entry.gpu.short_name),
         memory_bytes: Bytes::from_f64(entry.gpu.memory_bytes.as_f64() * share),
+        driver_reserved_bytes: Bytes::ZERO,
         memory_assumed: true,
         hbm_bytes_per_s: entry.gpu.hbm_bytes_per_s * share,
         peak_flops: PeakFlops {

@@ -306,6 +306,7 @@ fn switch(out: &mut EngineCommand, meaning: Meaning, line: u32, on: bool) {
     match meaning {
         Meaning::ExpertParallel => out.expert_parallel = Some(At { value: on, line }),
         Meaning::Eager => settings.enforce_eager = on,
+        Meaning::DeprecatedQuantization => settings.allow_deprecated_quantization = on,
         Meaning::PrefixCaching => settings.enable_prefix_caching = Some(on),
         Meaning::NoPrefixCaching => settings.enable_prefix_caching = Some(!on),
         Meaning::AsyncScheduling => settings.async_scheduling = Some(on),

@@ -23,8 +23,9 @@ use self::families::{Context, EXPERTS_PER_TOKEN};
 use self::quantisation::{Declared, Quantiser};
 use self::reader::{Config, Shared};
 use super::{FieldError, Pointer};
-use crate::planner::model::ModelSpec;
 use crate::planner::model::dtype::Dtype;
+use crate::planner::model::{ModelSpec, TowerSize};
+use crate::planner::units::Bytes;
 
 /// A model as read, and what the reader did not use.
 #[derive(Debug, Clone)]
@@ -181,6 +182,8 @@ fn read_object(
         mamba_ssm_dtype: families::named_state_dtype(config, &["mamba_ssm_dtype"]),
         declared_kv_dtype: declared.kv_dtype,
         quantization: declared.quantiser.label.clone(),
+        tower: tower_size(&top),
+        quantization_method: declared.method,
         experts: body.experts,
         layers: body.stack.layers,
         kinds: body.stack.kinds,
@@ -207,6 +210,15 @@ fn agree(config: &Config<'_>, body: &families::Body) {
         let detail = format!("a token cannot choose {} of {} experts", experts.per_token, experts.routed);
         config.refuse(key, "out_of_range", detail);
     }
+}
+
+/// The size of a vision tower; keys that are not there stand for ViT-L/14, as SGLang has it.
+fn tower_size(top: &Config<'_>) -> Option<TowerSize> {
+    let section = top.section_anywhere(&["vision_config"])?;
+    let or = |name, usual: u64| {
+        section.own_real(name).filter(|n| *n >= 1.0 && *n < 1e6).map_or(usual, |n| Bytes::from_f64(n).get())
+    };
+    Some(TowerSize { layers: or("num_hidden_layers", 24), hidden_size: or("hidden_size", 1024) })
 }
 
 /// First entry of `architectures`.
@@ -246,11 +258,11 @@ fn declared(config: &Config<'_>, side: Option<&Config<'_>>, dtype: Dtype, weight
             if !(quantiser.is_plain() && declared.quantiser.is_plain()) {
                 config.note(format!("weights as if stored in {name}: every linear layer of the decoder except routers and the head"));
             }
-            Declared { quantiser, kv_dtype: declared.kv_dtype }
+            Declared { quantiser, kv_dtype: declared.kv_dtype, method: String::new() }
         }
         None => {
             config.refuse("weights", "not_allowed", format!("`{name}` is none of {}", AS_IF.join(", ")));
-            Declared { quantiser: Quantiser::plain(dtype), kv_dtype: None }
+            Declared { quantiser: Quantiser::plain(dtype), kv_dtype: None, method: String::new() }
         }
     }
 }

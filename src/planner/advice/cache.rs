@@ -46,7 +46,7 @@ fn positions_instead_of_copies(subject: &Subject<'_, '_>) -> Option<Advice> {
         .filter(|c| shape.tp.is_multiple_of(*c))
         .find_map(|dcp| Some((dcp, subject.on_same_ground(&Shape { dcp, ..shape }, subject.best.dp)?)))?;
     let message = format!(
-        "Ranks that hold the same {} can keep {dcp} different parts of each sequence instead: {} KV tokens against {}.",
+        "Ranks that hold copies of {} can keep {dcp} different parts of each sequence instead: {} KV tokens against {}.",
         copied(subject.input),
         short(changed.standing.kv_tokens_total),
         short(subject.best.standing.kv_tokens_total),

@@ -42,7 +42,10 @@ pub fn layout_warnings(ground: &Ground<'_>, candidate: &Candidate) -> Vec<Warnin
         );
     }
     if candidate.idle_gpus > 0 {
-        warn("idle_gpus", format!("{} of the pool stay idle.", counted(candidate.idle_gpus, "GPU")));
+        warn("idle_gpus", {
+            let verb = if candidate.idle_gpus == 1 { "stays" } else { "stay" };
+            format!("{} of the pool {verb} idle.", counted(candidate.idle_gpus, "GPU"))
+        });
     }
     if !candidate.standing.serves {
         warn(

@@ -48,15 +48,36 @@ impl Division {
             }
             DivisionRule::WholeBlocks { block } => {
                 format!(
-                    "{size} ({what}) over {by} is {} a rank, no multiple of the {block} quantisation block",
+                    "{size} {} over {by} is {} a rank, no multiple of the {block} quantisation block",
+                    self.features(),
                     share(size, ranks)
                 )
             }
             DivisionRule::RefinableBlocks { block, least } => format!(
-                "{size} ({what}) over {by} is {} a rank: the {block} quantisation block cannot be refined to {least} or more",
+                "{size} {} over {by} is {} a rank: the {block} quantisation block cannot be refined to {least} or more",
+                self.features(),
                 share(size, ranks)
             ),
         }
+    }
+
+    /// What a size cut by blocks counts: features, of the heads where it is cut by heads.
+    fn features(&self) -> String {
+        if self.what.contains("heads") {
+            format!("(features of {})", self.what)
+        } else {
+            format!("({})", self.what)
+        }
+    }
+
+    /// A rule about blocks says nothing new of a size that ranks do not even divide.
+    fn repeats(&self, broken: &[&Self], shape: &Shape) -> bool {
+        let by_blocks =
+            matches!(self.rule, DivisionRule::WholeBlocks { .. } | DivisionRule::RefinableBlocks { .. });
+        by_blocks
+            && broken.iter().any(|other| {
+                other.what == self.what && other.rule == DivisionRule::Divides && !other.allows(shape)
+            })
     }
 }
 
@@ -112,10 +133,22 @@ pub fn first_broken(
     legal: impl Fn(&Shape) -> bool,
 ) -> Option<Refusal> {
     let first = divisions.iter().find(|d| !d.allows(shape))?;
-    let complaints: Vec<String> =
-        divisions.iter().filter(|d| !d.allows(shape)).map(|d| d.complaint(shape)).collect();
+    let complaints = complaints(divisions, shape, None);
     let nearest = nearest_tp(shape, |s| legal(s) && divisions.iter().all(|d| d.allows(s)));
     Some(Refusal::new(first.code, complaints.join("; ")).nearest(nearest))
+}
+
+/// Every broken rule in words, each once; those of the code `said` are told elsewhere.
+pub fn complaints(divisions: &[Division], shape: &Shape, said: Option<RefusalCode>) -> Vec<String> {
+    let broken: Vec<&Division> = divisions.iter().filter(|d| !d.allows(shape)).collect();
+    let mut told = Vec::new();
+    for division in &broken {
+        let complaint = division.complaint(shape);
+        if Some(division.code) != said && !division.repeats(&broken, shape) && !told.contains(&complaint) {
+            told.push(complaint);
+        }
+    }
+    told
 }
 
 /// The code of [`first_broken`].

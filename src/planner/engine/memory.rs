@@ -109,6 +109,8 @@ pub struct MemoryBudget {
     pub utilization: f64,
     /// Share of what is left that becomes cache: 1 but for engines whose knob works on the rest.
     pub share_of_rest: f64,
+    /// The engine's knob is that share, and not one of the whole GPU.
+    pub knob_on_rest: bool,
     /// One entry per stage.
     pub stages: Vec<StageItems>,
     /// By stage, what the tightest GPU has free for this budget, where the caller measured it; otherwise empty.
@@ -149,13 +151,20 @@ impl MemoryBudget {
         Some(Bytes::from_f64(rest.as_f64() * self.share_of_rest))
     }
 
+    /// Bytes that the knob leaves free on a GPU of this stage, beside `used` and the cache; zero where it shares out the GPU.
+    #[must_use]
+    pub fn left_free(&self, stage: usize, used: Bytes) -> Bytes {
+        let rest = self.of(stage) - used;
+        self.kv_bytes(stage, used).map_or(Bytes::ZERO, |kv| rest - kv)
+    }
+
     /// The smallest value of the engine's knob with which every stage holds what one request of the longest length
     /// needs, rounded up to a thousandth. `used` are weights and items of a GPU of each stage, `needed` the cache that a
     /// request takes there ([`super::CacheLayout::bytes_for`]). `None` when no value up to 1 is enough.
     #[must_use]
     pub fn smallest_utilization(&self, used: &[Bytes], needed: &[Bytes]) -> Option<f64> {
         let stages = used.iter().zip(needed);
-        let knob = if self.share_of_rest < 1.0 {
+        let knob = if self.knob_on_rest {
             let share = |(used, needed): (&Bytes, &Bytes)| needed.as_f64() / (self.budget - *used).as_f64();
             stages.map(share).fold(0.0, f64::max)
         } else {
@@ -167,10 +176,20 @@ impl MemoryBudget {
     }
 
     /// The largest value of the knob that leaves room for what lives outside the budget on a GPU of `total` bytes, rounded
-    /// down to a thousandth.
+    /// down to a thousandth. A knob on the rest leaves room for what the runtime may take beyond its estimate, on the tightest
+    /// stage: `1 - (high - estimate) / rest`. `used` are weights and items of a GPU of each stage.
     #[must_use]
-    pub fn largest_safe_utilization(&self, total: Bytes) -> f64 {
-        let share = (total - self.outside.bytes).as_f64() / total.as_f64().max(1.0);
+    pub fn largest_safe_utilization(&self, total: Bytes, used: &[Bytes]) -> f64 {
+        let share = if self.knob_on_rest {
+            let stages = self.stages.iter().zip(used).enumerate();
+            let of_stage = |(stage, (items, used)): (usize, (&StageItems, &Bytes))| {
+                let rest = (self.of(stage) - *used).as_f64();
+                1.0 - (items.runtime.high - items.runtime.bytes).as_f64() / rest.max(1.0)
+            };
+            stages.map(of_stage).fold(1.0, f64::min)
+        } else {
+            (total - self.outside.bytes).as_f64() / total.as_f64().max(1.0)
+        };
         ((share * 1000.0).floor() / 1000.0).clamp(0.0, 1.0)
     }
 }
@@ -184,6 +203,7 @@ mod tests {
             budget: Bytes(budget),
             utilization,
             share_of_rest,
+            knob_on_rest: share_of_rest < 1.0,
             stages: Vec::new(),
             free: Vec::new(),
             outside: Item::exact(Bytes(50), "test"),
@@ -201,6 +221,6 @@ mod tests {
         assert_eq!(vllm.smallest_utilization(&[Bytes(950)], &[Bytes(100)]), None);
         let rest = budget(0.9, 0.9, 1000);
         assert_eq!(rest.smallest_utilization(&[Bytes(500)], &[Bytes(100)]), Some(0.2));
-        assert!((vllm.largest_safe_utilization(Bytes(1000)) - 0.95).abs() < 1e-9);
+        assert!((vllm.largest_safe_utilization(Bytes(1000), &[]) - 0.95).abs() < 1e-9);
     }
 }

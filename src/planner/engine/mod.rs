@@ -9,6 +9,7 @@ pub mod after_loading;
 pub mod capacity;
 pub mod correction;
 pub mod divisions;
+pub mod formats;
 pub mod memory;
 pub mod pools;
 pub mod refusal;
@@ -154,8 +155,12 @@ static ENGINES: &[&dyn EngineRules] = &[
     &vllm::V0_12,
     &vllm::V0_10,
     &vllm::V0_8,
+    &vllm::V0_7_1,
     &vllm::V0_6,
+    &vllm::V0_5,
+    &sglang::V0_5_23,
     &sglang::V0_5,
+    &sglang::V0_4,
     &tensorrt_llm::V1_2,
 ];
 
@@ -234,6 +239,8 @@ mod tests {
             ("v0.20.0", "0.20"),
             ("0.22.1", "0.21"),
             ("0.6.4", "0.6"),
+            ("0.7.2", "0.7.1"),
+            ("0.5.4", "0.5"),
             ("0.20.1.dev0", "0.20"),
             ("0.20.1", "0.20.1"),
         ] {

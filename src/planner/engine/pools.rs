@@ -22,6 +22,8 @@ pub struct Pools {
     pub page: u64,
     /// Ranks that deal out the positions of a sequence (DCP).
     pub shards: u64,
+    /// Bytes of a page on a rank of each stage as the engine divides by them, fractions of a byte included.
+    pub page_cost: Vec<f64>,
     pub windows: Option<WindowPool>,
     pub states: Option<StatePool>,
 }
@@ -88,7 +90,9 @@ impl Pools {
             .enumerate()
             .filter(|(_, (_, page))| page.get() > 0)
             .map(|(stage, (kv, page))| {
-                (stage, self.for_pages(stage, *kv).get().checked_div(page.get()).unwrap_or(0))
+                let cost = self.page_cost.get(stage).copied().filter(|cost| *cost > 0.0);
+                let cost = cost.unwrap_or_else(|| page.as_f64());
+                (stage, Bytes::from_f64((self.for_pages(stage, *kv).as_f64() / cost).floor()).get())
             })
             .min_by_key(|(_, pages)| *pages);
         let (binding_stage, pages) = fewest.unwrap_or((0, 0));
@@ -193,8 +197,8 @@ pub fn layout(model: &ModelSpec, shape: &Shape, stages: &[Range<usize>], rules: 
     let only_windows = all.full == 0.0;
     let share = if only_windows { 1.0 } else { rules.window_share };
     let page = Bytes(rules.page).as_f64();
-    let block_bytes: Vec<Bytes> =
-        by_stage.iter().map(|c| Bytes::from_f64((c.full + c.window * share) * page)).collect();
+    let page_cost: Vec<f64> = by_stage.iter().map(|c| (c.full + c.window * share) * page).collect();
+    let block_bytes: Vec<Bytes> = page_cost.iter().map(|cost| Bytes::from_f64(cost.ceil())).collect();
     let windows =
         (all.longest_window > 0 && !only_windows).then_some(WindowPool { share, window: all.longest_window });
     let states = (all.state > 0).then(|| StatePool {
@@ -221,7 +225,7 @@ pub fn layout(model: &ModelSpec, shape: &Shape, stages: &[Range<usize>], rules: 
         state_bytes: by_stage.iter().map(|c| Bytes(c.state) * rules.states.1).collect(),
         token_figure: TokenFigure::ConcurrencyTimesLength,
         stored_dtype: rules.stored,
-        pools: Some(Pools { page: rules.page, shards: shape.dcp, windows, states }),
+        pools: Some(Pools { page: rules.page, shards: shape.dcp, page_cost, windows, states }),
     }
 }
 
@@ -362,8 +366,13 @@ mod tests {
 
     #[test]
     fn the_tightest_pool_decides() {
-        let pools =
-            Pools { page: 1, shards: 1, windows: Some(WindowPool { share: 0.5, window: 100 }), states: None };
+        let pools = Pools {
+            page: 1,
+            shards: 1,
+            page_cost: vec![10.0],
+            windows: Some(WindowPool { share: 0.5, window: 100 }),
+            states: None,
+        };
         let page_bytes = [Bytes(10)];
         // 1000 tokens, 500 window tokens: 10 sequences of 100 by the full pool, 5 by the window pool
         assert!((pools.sequences_at(1000, &page_bytes, Tokens(100)) - 5.0).abs() < 0.1);
@@ -379,6 +388,7 @@ mod tests {
         let pools = Pools {
             page: 1,
             shards: 1,
+            page_cost: vec![10.0],
             windows: None,
             states: Some(StatePool {
                 slot_bytes: vec![Bytes(90)],
@@ -394,7 +404,7 @@ mod tests {
 
     #[test]
     fn dcp_deals_out_positions() {
-        let pools = Pools { page: 64, shards: 8, windows: None, states: None };
+        let pools = Pools { page: 64, shards: 8, page_cost: Vec::new(), windows: None, states: None };
         assert_eq!(pools.tokens(10), Tokens(5120));
     }
 }

@@ -49,6 +49,8 @@ pub enum RefusalCode {
     ArchitectureRemoved,
     /// A cache format that the engine does not know, or not for this model.
     KvCacheDtypeNotSupported,
+    /// A stored format that the engine starts with only under a flag.
+    QuantizationNotSupported,
     /// `max_model_len` is longer than the model's positions, and nothing admits that.
     MaxModelLenExceedsModel,
     /// Cache kinds of one model that the engine cannot bring together.
@@ -91,6 +93,7 @@ impl RefusalCode {
             Self::ArchitectureUnknown => "architecture_unknown",
             Self::ArchitectureRemoved => "architecture_removed",
             Self::KvCacheDtypeNotSupported => "kv_cache_dtype_not_supported",
+            Self::QuantizationNotSupported => "quantization_not_supported",
             Self::MaxModelLenExceedsModel => "max_model_len_exceeds_model",
             Self::CacheLayoutNotSupported => "cache_layout_not_supported",
             Self::SettingInvalid => "setting_invalid",
@@ -116,6 +119,7 @@ impl RefusalCode {
             | Self::ArchitectureRemoved
             | Self::NoAttentionBackend
             | Self::KvCacheDtypeNotSupported
+            | Self::QuantizationNotSupported
             | Self::MaxModelLenExceedsModel
             | Self::SlicesNotLinked => true,
             Self::DimensionNotDivisible | Self::QuantizationBlockNotDivisible => !has_experts,

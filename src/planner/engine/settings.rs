@@ -4,7 +4,8 @@ use crate::planner::estimate::{Assumption, AssumptionValue};
 use crate::planner::model::ModelSpec;
 use crate::planner::model::dtype::{Dtype, KvDtype};
 
-use super::divisions::Division;
+use super::divisions::{self, Division};
+use super::formats::{self, NoMethod};
 use super::{Refusal, RefusalCode};
 use crate::planner::input::EngineSettings;
 use crate::planner::speculation::Speculation;
@@ -60,6 +61,66 @@ pub const fn own_kv_dtype(model: &ModelSpec) -> KvDtype {
         Dtype::Fp32 => KvDtype::Fp32,
         Dtype::Fp16 => KvDtype::Fp16,
         _ => KvDtype::Bf16,
+    }
+}
+
+impl ResolvedSettings {
+    /// What every engine takes as it is asked for, or leaves at a default that all share; sizes and the knob of memory are the
+    /// engine's own to fill in.
+    ///
+    /// # Errors
+    /// A [`Refusal`] for a `quantization` that the engine does not start with on this checkpoint.
+    pub fn as_asked(
+        engine: &'static str,
+        rules_version: &'static str,
+        asked: &EngineSettings,
+        model: &ModelSpec,
+    ) -> Result<Self, Refusal> {
+        quantization(engine, rules_version, asked, model)?;
+        Ok(Self {
+            engine,
+            rules_version,
+            gpu_memory_utilization: asked.gpu_memory_utilization.unwrap_or(1.0),
+            utilization_automatic: false,
+            kv_dtype: own_kv_dtype(model),
+            kv_dtype_declared: false,
+            kv_dtype_given: !matches!(asked.kv_cache_dtype.as_str(), "" | "auto"),
+            max_model_len: Tokens(asked.max_model_len.unwrap_or(1).max(1)),
+            max_num_seqs: asked.max_num_seqs.unwrap_or(1).max(1),
+            max_num_batched_tokens: asked.max_num_batched_tokens.unwrap_or(1).max(1),
+            block_size: asked.block_size.filter(|tokens| *tokens > 0),
+            kv_cache_memory_bytes: asked.kv_cache_memory_bytes,
+            quantization: asked.quantization.clone(),
+            async_scheduling: asked.async_scheduling.unwrap_or(true),
+            prefix_caching: asked.enable_prefix_caching.unwrap_or(true),
+            disable_hybrid_kv_cache_manager: asked.disable_hybrid_kv_cache_manager,
+            language_model_only: asked.language_model_only,
+            enforce_eager: asked.enforce_eager,
+            num_speculative_tokens: asked.num_speculative_tokens,
+            speculation: asked.speculation,
+            pp_layer_partition: asked.pp_layer_partition.clone(),
+            swa_full_tokens_ratio: asked.swa_full_tokens_ratio,
+            mamba_full_memory_ratio: asked.mamba_full_memory_ratio,
+            divisions: divisions::of_model(model, asked.language_model_only),
+            assumptions: vec![rules_assumption(engine, rules_version, &asked.version)],
+        })
+    }
+}
+
+/// Weights asked for as if they were stored otherwise are no checkpoint that an engine could refuse.
+fn quantization(
+    engine: &'static str,
+    rules_version: &str,
+    asked: &EngineSettings,
+    model: &ModelSpec,
+) -> Result<(), Refusal> {
+    let Some(text) = asked.quantization.as_deref() else { return Ok(()) };
+    let as_if = model.quantization_method.is_empty() && !model.is_plain();
+    match formats::check(engine, rules_version, text, &model.quantization_method) {
+        Err(no) if !as_if || matches!(no, NoMethod::Unknown { .. }) => {
+            Err(Refusal::new(RefusalCode::QuantizationNotSupported, format!("quantization {text:?}: {no}")))
+        }
+        _ => Ok(()),
     }
 }
 

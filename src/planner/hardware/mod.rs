@@ -24,6 +24,8 @@ pub struct Gpu {
     pub compute_capability: Option<(u8, u8)>,
     /// Memory that a process may use, as the driver reports it (not the marketing size).
     pub memory_bytes: Bytes,
+    /// What `nvidia-smi` prints as the total beyond `memory_bytes`: kept by the driver. 0 where it is not known.
+    pub driver_reserved_bytes: Bytes,
     /// True when `memory_bytes` is derived from the marketing size because no driver figure is known.
     pub memory_assumed: bool,
     /// Peak memory bandwidth, bytes/s.

@@ -99,7 +99,7 @@ fn held(ground: &Ground<'_>, replica: &Replica, layout: ResidenceLayout) -> Resi
         kv_tokens_per_replica: replica.capacity.tokens.get(),
         kv_tokens_total: replica.capacity.tokens.get().saturating_mul(caches),
         max_sequence_tokens: pool.get(),
-        max_sequence_tokens_of_model: replica.longest.get(),
+        max_sequence_tokens_of_model: ground.longest_of_model(replica).get(),
         fits_one: pool >= asked,
         admits_but_never_runs: ground.settings.max_model_len > pool,
         layout,

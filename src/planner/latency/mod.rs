@@ -150,7 +150,8 @@ impl StepCost {
         if total > 0.0 { self.communication_s / total } else { 0.0 }
     }
 
-    /// The part that takes longest, in the words of the contract.
+    /// The part of weights, cache, compute and communication that takes longest, in the words of the contract: what a layout can
+    /// change. The engine's own work stands in the breakdown.
     #[must_use]
     pub fn bound(&self) -> &'static str {
         let parts = [
@@ -158,7 +159,6 @@ impl StepCost {
             ("kv", self.kv_s),
             ("compute", self.compute_s),
             ("communication", self.communication_s + self.pipeline_s),
-            ("overhead", self.overhead_s),
         ];
         parts.into_iter().fold(("weights", 0.0), |best, part| if part.1 > best.1 { part } else { best }).0
     }

@@ -263,6 +263,7 @@ pub(in crate::planner) mod tests {
                 architecture: "Hopper".to_owned(),
                 compute_capability: Some((9, 0)),
                 memory_bytes: Bytes(80_000_000_000),
+                driver_reserved_bytes: Bytes(0),
                 memory_assumed: false,
                 hbm_bytes_per_s: 3.35e12,
                 peak_flops: PeakFlops::default(),

@@ -1,6 +1,7 @@
 //! Which sizes of a model a split must divide: read off the ledger, so that rules and bytes cannot disagree.
 
 use super::ModelSpec;
+use super::dtype::Dtype;
 use super::ledger::{Cut, Role, Sharing, Tensor, round_up};
 use super::storage::Extra;
 
@@ -141,18 +142,23 @@ pub fn of_tensor(tensor: &Tensor) -> Vec<ShardedDimension> {
     out
 }
 
-/// Input features of a group of packed integers that must lie on one rank, since its scale cannot be dealt out: padding mends
+/// Input features of a group of packed numbers that must lie on one rank, since its scale cannot be dealt out: padding mends
 /// tiles, not groups (vLLM `distributed/utils.py` `verify_group_size_divides_partition`, `auto_awq.py`, the Marlin kernels).
 /// Experts of AWQ and GPTQ fall back to kernels that halve the group until it fits; those of compressed-tensors, which store
-/// their shape beside each copy, are refused (`compressed_tensors_moe_wna16.py`). Towers stay in 16 bit in such checkpoints.
+/// their shape beside each copy, are refused (`compressed_tensors_moe_wna16.py`). NVFP4 takes whole groups of 16 and MXFP8 of 32
+/// (`modelopt.py`: "not multiple of 16", "divisible by"), MXFP4 of dense layers 32. Towers stay in 16 bit in such checkpoints.
 fn whole_groups(tensor: &Tensor) -> Option<u64> {
     let extras = &tensor.storage.extras;
     let keeps_shape = extras.iter().any(|extra| matches!(extra, Extra::Copy { .. }));
-    if tensor.role == Role::Tower || (tensor.sharing == Sharing::Experts && !keeps_shape) {
+    if tensor.role == Role::Tower {
         return None;
     }
-    extras.iter().find_map(|extra| match extra {
-        Extra::Group { cols, bits: 16 } => Some(*cols),
+    let experts = tensor.sharing == Sharing::Experts;
+    extras.iter().find_map(|extra| match (extra, tensor.storage.element) {
+        (Extra::Group { cols, bits: 16 }, _) if !experts || keeps_shape => Some(*cols),
+        // experts of MXFP8 are refused, those of the four-bit formats padded
+        (Extra::Group { cols, bits: 8 }, Dtype::Fp8) => Some(*cols),
+        (Extra::Group { cols, bits: 8 }, Dtype::Fp4) if !experts => Some(*cols),
         _ => None,
     })
 }

@@ -17,6 +17,13 @@ use ledger::{Buffer, Role, Tensor};
 use positions::Positions;
 use storage::{Extra, Storage};
 
+/// Layers and width of a vision tower.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TowerSize {
+    pub layers: u64,
+    pub hidden_size: u64,
+}
+
 /// A model, as read from its config.json: everything an engine or a formula needs, nothing of the file's form.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelSpec {
@@ -47,6 +54,11 @@ pub struct ModelSpec {
     pub declared_kv_dtype: Option<KvDtype>,
     /// How the weights are stored, for people: `bf16`, `fp8 block 128x128`, `nvfp4`, …
     pub quantization: String,
+    /// Size of the vision tower, where the configuration has one.
+    pub tower: Option<TowerSize>,
+    /// `quant_method` that the checkpoint declares (`modelopt` where only its side file does); empty when it declares none, or is
+    /// asked for as if it were stored otherwise.
+    pub quantization_method: String,
     /// Experts, when some layer routes tokens.
     pub experts: Option<Experts>,
     /// One entry per decoder layer: an index into `kinds`.
@@ -105,6 +117,12 @@ pub struct ClassLimits {
 }
 
 impl ModelSpec {
+    /// The weights are stored as the model computes with them.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        matches!(self.quantization.as_str(), "bf16" | "fp16" | "fp32")
+    }
+
     /// The decoder alone, as engines load it when asked for the language model only.
     #[must_use]
     pub fn without_towers(&self) -> Self {

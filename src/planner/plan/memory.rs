@@ -54,6 +54,10 @@ pub struct StageMemory {
     /// Recurrent states of one sequence on this GPU, wherever the engine keeps them; left out where the stage has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state_bytes_per_sequence: Option<u64>,
+    /// What `free_gpu_memory_fraction` leaves free of the memory that weights and a dummy run leave; left out where the engine's
+    /// knob shares out the whole GPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_free_bytes: Option<u64>,
     /// What is left for the cache. Engines that keep states in cache pages keep them here.
     pub kv_bytes: u64,
     /// Of those, first copies.

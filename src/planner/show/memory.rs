@@ -7,7 +7,9 @@ use crate::planner::units::Bytes;
 
 /// The memory of one GPU, by stage, with what its figures rest on.
 pub(super) fn shown(ground: &Ground<'_>, replica: &Replica) -> MemorySummary {
-    let stages: Vec<StageMemory> = (0..replica.stages.len()).filter_map(|i| stage(replica, i)).collect();
+    let given = ground.settings.kv_cache_memory_bytes.is_some();
+    let stages: Vec<StageMemory> =
+        (0..replica.stages.len()).filter_map(|i| stage(replica, i, given)).collect();
     let all = |s: &StageMemory| {
         [s.weights_bytes, s.activation_bytes, s.runtime_bytes, s.cuda_graph_bytes, s.state_bytes, s.kv_bytes]
             .into_iter()
@@ -45,15 +47,17 @@ fn knobs(ground: &Ground<'_>, replica: &Replica) -> (Option<f64>, Option<f64>) {
         .collect();
     let needed = replica.cache.bytes_for(ground.settings.max_model_len);
     let smallest = replica.budget.smallest_utilization(&used, &needed);
-    (smallest, Some(replica.budget.largest_safe_utilization(ground.gpu.memory_bytes)))
+    (smallest, Some(replica.budget.largest_safe_utilization(ground.gpu.memory_bytes, &used)))
 }
 
-fn stage(replica: &Replica, i: usize) -> Option<StageMemory> {
+fn stage(replica: &Replica, i: usize, given: bool) -> Option<StageMemory> {
     let layers = replica.stages.get(i)?;
     let weights = replica.weights.get(i)?;
     let items = replica.budget.stages.get(i)?;
     let kv = *replica.kv_bytes.get(i)?;
     let copied = copied(kv, replica.cache.replication_factor);
+    let left_free =
+        if given { Bytes::ZERO } else { replica.budget.left_free(i, weights.bytes + items.total()) };
     Some(StageMemory {
         stage: i as u64,
         first_layer: layers.start as u64,
@@ -71,6 +75,7 @@ fn stage(replica: &Replica, i: usize) -> Option<StageMemory> {
             .get(i)
             .map(|bytes| bytes.get())
             .filter(|bytes| *bytes > 0),
+        left_free_bytes: Some(left_free.get()).filter(|bytes| *bytes > 0),
         kv_bytes: kv.get(),
         kv_distinct_bytes: (kv - copied).get(),
         kv_copied_bytes: copied.get(),

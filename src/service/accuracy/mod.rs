@@ -1,12 +1,14 @@
 //! How far predictions lie from what engines printed at start-up: the same table for the records in the repository and
 //! for anybody's own logs. `docs/ACCURACY.md` describes the rows.
 
+pub mod find;
 pub mod latency;
 pub mod predict;
 pub mod rows;
 pub mod table;
 
-pub use predict::{Finders, Prediction, find_gpu, find_model, predict};
+pub use find::{find_gpu, find_model};
+pub use predict::{Finders, Prediction, predict};
 pub use rows::{MemoryRow, NotARow, read_rows};
 pub use table::{Compared, Group, Report, report};
 

@@ -3,17 +3,13 @@
 use std::ops::Range;
 
 use super::MemoryRow;
-use serde_json::Value;
-
-use crate::catalogue::hardware::HardwareCatalogue;
-use crate::catalogue::models;
-use crate::ingest::config_json::{self, WhatIf};
 use crate::planner::engine::{self, CacheCapacity, EngineRules, MemoryBudget, ResolvedSettings};
 use crate::planner::hardware::Gpu;
 use crate::planner::input::EngineSettings;
 use crate::planner::layout::Shape;
 use crate::planner::model::ModelSpec;
 use crate::planner::model::sharded::StageWeights;
+use crate::planner::speculation::{DraftMethod, Drafter};
 use crate::planner::units::Bytes;
 
 /// Where models and GPUs are looked up.
@@ -53,8 +49,14 @@ const VLLM_RELEASES: &[(&str, &str)] = &[
     ("2026-04-20", "0.20"),
     ("2025-12", "0.12"),
     ("2025-07", "0.10"),
-    ("0", "0.6"),
+    ("2025-03-20", "0.8"),
+    ("2025-02", "0.7.1"),
+    ("2024-09", "0.6"),
+    ("0", "0.5"),
 ];
+
+/// The same of SGLang.
+const SGLANG_RELEASES: &[(&str, &str)] = &[("2026-11", "0.5.23"), ("2025-08", "0.5"), ("0", "0.4")];
 
 /// The release of a record: its own version where that is a release, else the newest before its date.
 #[must_use]
@@ -66,11 +68,13 @@ pub fn version(row: &MemoryRow) -> String {
     {
         return own.to_owned();
     }
-    if row.engine != "vllm" {
-        return "latest".to_owned();
-    }
+    let releases = match row.engine.as_str() {
+        "vllm" => VLLM_RELEASES,
+        "sglang" => SGLANG_RELEASES,
+        _ => &[],
+    };
     let date = row.date.as_str();
-    VLLM_RELEASES.iter().find(|(since, _)| date >= *since).map_or("0.6", |(_, version)| *version).to_owned()
+    releases.iter().find(|(since, _)| date >= *since).map_or("latest", |(_, version)| *version).to_owned()
 }
 
 /// Predict one start-up.
@@ -92,25 +96,75 @@ fn try_predict(row: &MemoryRow, finders: &Finders<'_>) -> Result<Prediction, Str
     {
         return Err(format!("weights stored as {format}: no rule for them"));
     }
+    if row.model.contains("quantised") && stored_as(row).is_none() {
+        return Err("the weights are quantised in a way that is not stated".to_owned());
+    }
+    if drafts(row).is_some_and(|(method, drafts)| method.is_none() && drafts == 0) && !row.uniform() {
+        return Err("draft tokens lengthen the states, and how many there are is not stated".to_owned());
+    }
     let model =
         (finders.model)(row, stored_as(row)).ok_or_else(|| format!("no model {}", row.model_name()))?;
+    if let Some(sizes) = unstated_size(&row.gpu) {
+        return on_either(row, finders, rules, &model, &sizes);
+    }
     let gpu = gpu(row, finders)?;
     if exceeds_its_share(row, &gpu) {
         return Err("the printed weights and cache exceed the printed share of this GPU: it was another one"
             .to_owned());
     }
+    if is_shared_with_others(row, &gpu) {
+        return Err("others held most of the GPU's memory when the engine started".to_owned());
+    }
+    Ok(on(row, rules, &model, &gpu))
+}
+
+/// The products that a name stands for which does not say its memory.
+fn unstated_size(gpu: &str) -> Option<Vec<&'static str>> {
+    let product = gpu.split([' ', '(']).next().unwrap_or(gpu);
+    (gpu.contains("not stated") && product == "H20").then(|| vec!["h20-96gb", "h20-3e-141gb"])
+}
+
+/// Where the product is not told, only what holds on each of those it may be.
+fn on_either(
+    row: &MemoryRow,
+    finders: &Finders<'_>,
+    rules: &dyn EngineRules,
+    model: &ModelSpec,
+    products: &[&str],
+) -> Result<Prediction, String> {
+    let unknown = || format!("no GPU {}", row.gpu);
+    for product in products {
+        let gpu = (finders.gpu)(product).ok_or_else(unknown)?;
+        if !matches!(on(row, rules, model, &gpu), Prediction::Fails { .. }) {
+            return Err(unknown());
+        }
+    }
+    Ok(fails(format!("on each of {}", products.join(", "))))
+}
+
+fn on(row: &MemoryRow, rules: &dyn EngineRules, model: &ModelSpec, gpu: &Gpu) -> Prediction {
     let shape = shape(row);
-    let settings = match rules.resolve(&settings(row), &model, &gpu) {
+    let settings = match rules.resolve(&settings(row), model, gpu) {
         Ok(settings) => settings,
-        Err(refusal) => return Ok(fails(refusal.message)),
+        Err(refusal) => return fails(refusal.message),
     };
-    if let Some(refusal) = rules.refuse(&model, &shape, &gpu, &settings) {
-        return Ok(fails(refusal.message));
+    if let Some(refusal) = rules.refuse(model, &shape, gpu, &settings) {
+        return fails(refusal.message);
     }
     let Some(stages) = rules.pipeline_split(model.layers.len(), shape.pp, &settings) else {
-        return Ok(fails("a stage would have no layers".to_owned()));
+        return fails("a stage would have no layers".to_owned());
     };
-    Ok(start(rules, &model, &shape, &gpu, &settings, &stages))
+    start(rules, model, &shape, gpu, &settings, &stages)
+}
+
+/// Weights and pool that SGLang printed are far less than its share of this GPU: others had the rest of it.
+fn is_shared_with_others(row: &MemoryRow, gpu: &Gpu) -> bool {
+    match (row.mem_util, row.weights_gib_per_gpu, row.available_kv_gib) {
+        (Some(share), Some(weights), Some(cache)) if row.engine == "sglang" && !row.failed() => {
+            weights + cache < share * gpu.memory_bytes.gib() / 2.0
+        }
+        _ => false,
+    }
 }
 
 /// What vLLM printed cannot be of this GPU: weights and cache are parts of `utilisation x total`.
@@ -136,7 +190,11 @@ fn start(
     stages: &[Range<usize>],
 ) -> Prediction {
     let weights = weights(model, shape, stages);
-    let budget = rules.memory(model, shape, gpu, settings, stages, &weights);
+    let mut budget = rules.memory(model, shape, gpu, settings, stages, &weights);
+    let drafter = Drafter::of(model, shape, settings);
+    if let Some((drafter, items)) = drafter.zip(budget.stages.last_mut()) {
+        items.drafter = drafter.item();
+    }
     let given = settings.kv_cache_memory_bytes;
     let kv: Option<Vec<Bytes>> = weights
         .iter()
@@ -149,10 +207,14 @@ fn start(
     let Some(kv) = kv else {
         return fails(format!("weights and overheads exceed the budget of {:.2} GiB", budget.budget.gib()));
     };
-    let cache = match rules.cache_layout(model, shape, gpu, settings, stages) {
+    let mut cache = match rules.cache_layout(model, shape, gpu, settings, stages) {
         Ok(cache) => cache,
         Err(refusal) => return fails(refusal.message),
     };
+    if let Some((drafter, layers)) = drafter.zip(stages.last()) {
+        let stage = model.layers.get(layers.clone()).unwrap_or(&[]);
+        cache.grow_last_stage(drafter.share_of_cache(model, stage));
+    }
     match cache.capacity(&kv, settings) {
         Ok(capacity) => starts(&weights, &kv, &budget, &capacity),
         Err(small) => Prediction::Fails {
@@ -212,8 +274,9 @@ fn settings(row: &MemoryRow) -> EngineSettings {
     settings.max_model_len = row.max_model_len;
     settings.max_num_seqs = row.max_num_seqs;
     settings.max_num_batched_tokens = row.max_num_batched_tokens;
-    if settings.max_num_batched_tokens.is_none() && whole_prompts(row) {
-        settings.max_num_batched_tokens = row.max_model_len;
+    if let Some((method, drafts)) = drafts(row) {
+        settings.num_speculative_tokens = drafts;
+        settings.speculation.method = method;
     }
     settings.block_size = row.block_size;
     settings.kv_cache_memory_bytes = row.kv_cache_memory_bytes.map(Bytes);
@@ -234,9 +297,15 @@ fn on_amd(row: &MemoryRow) -> bool {
     row.gpu.starts_with("MI")
 }
 
-/// V0 took prompts whole: up to 32k tokens, on AMD of any length.
-fn whole_prompts(row: &MemoryRow) -> bool {
-    is_v0(row) && (on_amd(row) || row.max_model_len.is_some_and(|m| m <= 32_768))
+/// What drafts tokens in a record, and how many: `mtp k=3`; one token where a method with a layer of its own says no number.
+fn drafts(row: &MemoryRow) -> Option<(Option<DraftMethod>, u64)> {
+    let text = row.speculative.as_deref()?;
+    let method = DraftMethod::of(text.split_whitespace().next()?);
+    let stated = text.split_once("k=").and_then(|(_, n)| {
+        let digits: String = n.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse().ok()
+    });
+    Some((method, stated.unwrap_or(u64::from(method.is_some()))))
 }
 
 /// The recorded GPU, with the total that was printed. Records that only say "24GB class" take what cards of that size report.
@@ -265,104 +334,3 @@ fn stored_as(row: &MemoryRow) -> Option<&'static str> {
     .find(|(word, _)| text.contains(word))
     .map(|(_, name)| *name)
 }
-
-/// A model of a record: its own config.json, or the catalogue's under its name, its name without the organisation, or that
-/// without the words for formats. `stored` applies where the file is not quantised itself.
-#[must_use]
-pub fn find_model(row: &MemoryRow, stored: Option<&str>) -> Option<ModelSpec> {
-    let read = |config: &Value, side: Option<&Value>| {
-        let quantised = side.is_some() || config.get("quantization_config").is_some_and(|q| !q.is_null());
-        let what_if = WhatIf { weights: stored.filter(|_| !quantised), ..WhatIf::default() };
-        let spec =
-            config_json::read_as(row.model_name(), config, side, what_if).ok().map(|read| read.spec)?;
-        // a build in four bits of a checkpoint that is published in eight is another checkpoint
-        let rebuilt = quantised && stored == Some("int4") && spec.quantization.starts_with("fp8");
-        if !rebuilt {
-            return Some(spec);
-        }
-        let what_if = WhatIf { weights: stored, ..WhatIf::default() };
-        config_json::read_as(row.model_name(), config, None, what_if).ok().map(|read| read.spec)
-    };
-    if let Some(config) = &row.config {
-        return read(config, None);
-    }
-    let name = row.model_name();
-    let plain = name.rsplit('/').next().unwrap_or(name);
-    let model = [name, plain, without_format(plain)].into_iter().find_map(|n| models::find(n).ok())?;
-    read(&model.config(), model.side_quantization().as_ref())
-}
-
-/// A model's name without the words for formats at its end.
-fn without_format(name: &str) -> &str {
-    let is_format = |word: &str| {
-        let word = word.to_ascii_lowercase();
-        FORMAT_WORDS.contains(&word.as_str())
-    };
-    let mut rest = name;
-    while let Some((front, word)) = rest.rsplit_once(['-', '_']) {
-        if !is_format(word) {
-            break;
-        }
-        rest = front;
-    }
-    rest
-}
-
-/// Words at the end of names that say how weights are stored.
-const FORMAT_WORDS: &[&str] = &[
-    "fp8",
-    "fp4",
-    "nvfp4",
-    "mxfp4",
-    "awq",
-    "gptq",
-    "int4",
-    "int8",
-    "4bit",
-    "8bit",
-    "w4a16",
-    "w8a8",
-    "dynamic",
-    "bf16",
-    "quantized",
-    "autoround",
-];
-
-/// A GPU by the name in a record: "H100 80GB", "RTX 3090 24GB", "24GB class", "DGX Spark GB10 128GB".
-#[must_use]
-pub fn find_gpu(catalogue: &HardwareCatalogue, name: &str) -> Option<Gpu> {
-    if name.contains("not stated") {
-        return None;
-    }
-    let remark = name.split_once('(').map_or("", |(_, remark)| remark.trim_end_matches(')'));
-    if let Some(gpu) = remark.split('/').find_map(|word| catalogue.gpu(word.trim())) {
-        return Some(gpu.clone());
-    }
-    let plain = name.split(['(', '+']).next().unwrap_or(name).trim();
-    let without_size = plain.rsplit_once(' ').map_or(
-        plain,
-        |(front, size)| {
-            if size.ends_with("GB") { front } else { plain }
-        },
-    );
-    let known = [plain, without_size]
-        .into_iter()
-        .find_map(|n| catalogue.gpu(n))
-        .or_else(|| without_size.split([' ', '/']).find_map(|word| catalogue.gpu(word)));
-    if let Some(gpu) = known {
-        return Some(gpu.clone());
-    }
-    // "24GB class": what a card of that size reports, on a chip of no particular kind
-    let gb: f64 = plain.split("GB").next()?.trim().parse().ok()?;
-    let mut gpu = catalogue.gpu("a10")?.clone();
-    name.clone_into(&mut gpu.name);
-    name.clone_into(&mut gpu.short_name);
-    let share = if gb <= 16.0 { SMALL_CLASS_SHARE } else { CLASS_SHARE };
-    gpu.memory_bytes = Bytes::from_gib(gb * share);
-    Some(gpu)
-}
-
-/// Of its nominal GB, what a card reports in GiB: 79.2 of 80, 94.97 of 96, 23.65 of 24.
-const CLASS_SHARE: f64 = 0.988;
-/// The usual card of 16 GB is a T4, which reports 14.6.
-const SMALL_CLASS_SHARE: f64 = 0.915;

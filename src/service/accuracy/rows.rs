@@ -42,6 +42,8 @@ pub struct MemoryRow {
     pub kv_cache_memory_bytes: Option<u64>,
     pub enforce_eager: Option<bool>,
     pub prefix_caching: Option<bool>,
+    /// `mtp k=3`: what drafts tokens, and how many.
+    pub speculative: Option<String>,
     /// What the engine printed.
     pub weights_gib_per_gpu: Option<f64>,
     pub available_kv_gib: Option<f64>,

@@ -146,8 +146,9 @@ fn starts_all_the_same(asked: &mut Asked, plan: &Plan) -> Option<Plan> {
     if !plan.layouts.is_empty() || plan.refused.first()?.code != "kv_cache_too_small" {
         return None;
     }
+    let wanted = plan.request.engines.first().map_or(1, |e| e.max_model_len);
     engine.max_model_len = Some(1);
-    let longest = asked.plan().layouts.first()?.capacity.max_sequence_tokens;
+    let longest = asked.plan().layouts.first()?.capacity.kv_tokens_per_replica.min(wanted);
     asked.input.engines.first_mut()?.max_model_len = Some(longest.max(1));
     Some(asked.plan()).filter(|plan| !plan.layouts.is_empty())
 }
@@ -369,6 +370,7 @@ fn meaning_of(code: &str) -> Meaning {
         "more_stages_than_layers" | "pipeline_not_supported" => Meaning::Pp,
         "max_num_seqs_binds" => Meaning::MaxNumSeqs,
         "kv_cache_dtype_not_supported" => Meaning::KvDtype,
+        "quantization_not_supported" => Meaning::Quantization,
         _ => Meaning::Plain,
     }
 }

@@ -7,6 +7,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use serde::Serialize;
+use serde_json::Value;
 use utoipa::ToSchema;
 
 pub(super) use self::specs::LOWER;
@@ -14,12 +15,12 @@ use self::specs::Specs;
 pub use self::table::csv_line;
 use super::fleet::apart;
 use super::parallel::{Stop, in_parallel};
-use super::question::known_engines;
+use super::question::{known_engines, unknown_words};
 use super::{AnswerBytes, App, ServiceError};
 use crate::catalogue::hardware;
 use crate::catalogue::models::CatalogueModel;
 use crate::ingest::fits::{Filter, FitsRequest, Sort};
-use crate::ingest::{Pointer, cluster};
+use crate::ingest::{FieldError, Pointer, cluster};
 use crate::planner::engine::rules;
 use crate::planner::fit::{BestFit, Fit, WhyNotFit, fit};
 use crate::planner::hardware::Cluster;
@@ -174,7 +175,17 @@ impl<'r> Ground<'r> {
     fn of(request: &'r FitsRequest) -> Result<Self, ServiceError> {
         let place = Pointer::root().key("cluster");
         let cluster = cluster::from_json(&request.cluster, &place, hardware::catalogue());
-        let engines = known_engines(std::slice::from_ref(&request.engine), false);
+        let engines = known_engines(std::slice::from_ref(&request.engine), false).and_then(|engines| {
+            let faults = unknown_words(&engines, false);
+            if faults.is_empty() { Ok(engines) } else { Err(faults) }
+        });
+        if let (Ok(_), Some(text)) = (&engines, &request.engine.quantization) {
+            let place = Pointer::root().key("engine").key("quantization");
+            let detail =
+                "every model is taken as it is published here; POST /v1/plans quantises while loading";
+            let fault = FieldError::at(&place, "not_allowed", detail).got(&Value::String(text.clone()));
+            return Err(ServiceError::Invalid(vec![fault]));
+        }
         match (cluster, engines) {
             (Ok(cluster), Ok(engines)) => {
                 let engine = engines.into_iter().next().unwrap_or_else(|| request.engine.clone());

@@ -230,8 +230,9 @@ fn request(observed: &Observed, base: &Map<String, Value>) -> Result<Option<Plan
     }
     // a length in a log was admitted, or refused for its own reason
     settings.allow_long_max_model_len = true;
-    // the one format that engines make of any checkpoint while they load it; others name what the checkpoint holds
-    request.model.quantized_on_load = settings.quantization.clone().filter(|q| q == "fp8");
+    // a log names the format of any checkpoint; only what is made of it while it loads is a setting
+    request.model.quantized_on_load = settings.made_on_load();
+    settings.quantization = settings.quantization.filter(|_| request.model.quantized_on_load.is_some());
     // a total that was printed is what the engine shared out
     if let Some(gib) = observed.gpu_total_gib.least().filter(|gib| *gib > 0.0)
         && !request.overrides.has("gpu_memory_bytes")
@@ -239,6 +240,7 @@ fn request(observed: &Observed, base: &Map<String, Value>) -> Result<Option<Plan
         request.overrides.set("gpu_memory_bytes", OverrideValue::Number(gib * GIB));
     }
     request.engines = vec![settings];
+    request.of_a_command = true;
     request.limit = 1;
     Ok(Some(request))
 }

@@ -61,6 +61,10 @@ pub struct Body<'q> {
     pub limits: ClassLimits,
 }
 
+/// Keys that state how many positions there are, the first that is there first.
+pub const POSITION_KEYS: &[&str] =
+    &["max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length", "seq_length", "n_ctx"];
+
 /// Every family; an architecture belongs to one.
 const FAMILIES: &[for<'c> fn(&Context<'c>) -> Option<Body<'c>>] = &[
     dense::read,
@@ -116,19 +120,7 @@ impl<'c> Context<'c> {
 
     /// The longest sequence that positions are prepared for.
     pub fn positions(&self) -> u64 {
-        self.config
-            .opt_within(
-                &[
-                    "max_position_embeddings",
-                    "n_positions",
-                    "max_seq_len",
-                    "max_sequence_length",
-                    "seq_length",
-                    "n_ctx",
-                ],
-                MAX_POSITIONS,
-            )
-            .unwrap_or(2048)
+        self.config.opt_within(POSITION_KEYS, MAX_POSITIONS).unwrap_or(2048)
     }
 
     pub fn layer(&self, index: usize) -> Layer<'c> {

@@ -12,6 +12,8 @@ use crate::planner::model::dtype::{Dtype, KvDtype};
 pub struct Declared {
     pub quantiser: Quantiser,
     pub kv_dtype: Option<KvDtype>,
+    /// `quant_method`, or what it is without a word.
+    pub method: String,
 }
 
 /// Read the quantisation block of `config` (or `side`, the side file of ModelOpt).
@@ -22,6 +24,13 @@ pub fn read(config: &Config<'_>, side: Option<&Config<'_>>, dtype: Dtype) -> Dec
         .or_else(|| config.section_anywhere(&["quantization_config", "compression_config"]));
     let side = side.and_then(|side| side.section("quantization", false));
     let kv_dtype = block.as_ref().and_then(declared_kv).or_else(|| side.as_ref().and_then(declared_kv));
+    let named =
+        block.as_ref().and_then(|block| block.text(&["quant_method"])).filter(|name| !name.is_empty());
+    let method = match (named, block.is_some() || side.is_some()) {
+        (Some(name), _) => name,
+        (None, true) => "modelopt",
+        (None, false) => "",
+    };
     let quantiser = match (&block, &side) {
         (Some(block), side) => {
             let method = block.text(&["quant_method"]).unwrap_or("");
@@ -65,7 +74,7 @@ pub fn read(config: &Config<'_>, side: Option<&Config<'_>>, dtype: Dtype) -> Dec
         (None, Some(side)) => modelopt(side, None, dtype),
         (None, None) => Quantiser::plain(dtype),
     };
-    Declared { quantiser, kv_dtype }
+    Declared { quantiser, kv_dtype, method: method.to_owned() }
 }
 
 /// The cache format that a block declares.

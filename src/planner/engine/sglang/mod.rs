@@ -1,14 +1,15 @@
 //! SGLang: pools of fixed proportions, in a share of the memory that was free before loading.
 //!
-//! Read from the 0.5.23 package (`sglang/srt`). TP here is the attention width: an instance with attention DP has
+//! Read from the packages 0.5.23, 0.5.9, 0.5.6, 0.5.3 and 0.4.6.post5 (`sglang/srt`). TP here is the attention width: an instance with attention DP has
 //! `TP x attention DP` ranks, which SGLang calls its TP size.
 
 mod fraction;
+mod outside;
 
 use std::ops::Range;
 
 use super::pools::{self, PoolRules, StateSizing};
-use super::settings::{self, own_kv_dtype, rules_assumption};
+use super::settings::{self, own_kv_dtype};
 use super::{
     CacheLayout, EngineRules, Item, MemoryBudget, Refusal, RefusalCode, ResolvedSettings, StageItems,
     WhenFull, activation, after_loading, divisions,
@@ -28,10 +29,32 @@ use crate::planner::units::Bytes;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sglang {
     version: &'static str,
+    /// How the share of memory is derived that nobody gave.
+    fraction: fraction::Rule,
+    /// A token of a sparse latent is counted with the scales that are stored beside it; before, as plain fp8.
+    counts_scales: bool,
+    /// Room for what images leave on the GPU is taken off the pool.
+    multimodal_room: bool,
 }
 
-/// SGLang 0.5.
-pub static V0_5: Sglang = Sglang { version: "0.5" };
+/// SGLang 0.5.23.
+pub static V0_5_23: Sglang = Sglang {
+    version: "0.5.23",
+    fraction: fraction::Rule::ReservedWithPrefillGraphs,
+    counts_scales: true,
+    multimodal_room: true,
+};
+
+/// SGLang 0.5 up to 0.5.22: read from 0.5.3, 0.5.6 and 0.5.9, which agree in what is used here.
+pub static V0_5: Sglang = Sglang {
+    version: "0.5",
+    fraction: fraction::Rule::Reserved,
+    counts_scales: false,
+    multimodal_room: false,
+};
+
+/// SGLang 0.4.
+pub static V0_4: Sglang = Sglang { version: "0.4", fraction: fraction::Rule::ByRanks, ..V0_5 };
 
 /// Tokens of the window pool for one of the full pool (`server_args.py`; DeepSeek-V4 has its own).
 const WINDOW_SHARE: f64 = 0.8;
@@ -40,8 +63,8 @@ const COMPRESSED_WINDOW_SHARE: f64 = 0.1;
 const STATE_RATIO: f64 = 0.9;
 /// States of a running request whose prefixes are kept.
 const STATES_PER_REQUEST: u64 = 3;
-/// States that track a request beside these under the `extra_buffer` strategy while steps overlap.
-const TRACKING_STATES: u64 = 2;
+/// States that track a request beside these under the `extra_buffer` strategy, while steps overlap and otherwise.
+const TRACKING_STATES: (u64, u64) = (2, 1);
 /// Classes for which the strategy `auto` is `extra_buffer` (`arg_groups/overrides.py`).
 const EXTRA_BUFFER: [&str; 21] = [
     "KimiLinearForCausalLM",
@@ -68,12 +91,8 @@ const EXTRA_BUFFER: [&str; 21] = [
 ];
 /// The least that the engine takes when the caller gives no limit on running requests.
 const RUNNING_REQUESTS: u64 = 2048;
-/// Multimodal cache on the GPU.
-const MULTIMODAL_BYTES: u64 = 100_000_000;
-/// CUDA context and libraries, before anything is measured.
-const CONTEXT_GIB: f64 = 0.6;
-/// Communicators, set up before the free memory is measured.
-const COLLECTIVES_GIB: f64 = 0.9;
+/// Multimodal cache on the GPU (`SGLANG_VLM_CACHE_SIZE_MB`).
+const MULTIMODAL_BYTES: u64 = 100 << 20;
 /// Memory beside weights that is there when the pool is sized.
 const RUNTIME_GIB: f64 = 0.2;
 
@@ -101,19 +120,25 @@ impl EngineRules for Sglang {
         model: &ModelSpec,
         gpu: &Gpu,
     ) -> Result<ResolvedSettings, Refusal> {
-        let defaults = fraction::defaults(gpu);
-        let chunk = asked.max_num_batched_tokens.unwrap_or(defaults.chunk);
-        let automatic = fraction::automatic(gpu, model, &Shape::new(1, 1), chunk, asked.max_num_seqs);
+        let chunk = asked.max_num_batched_tokens.unwrap_or(fraction::defaults(self.fraction, gpu).chunk);
+        let start = fraction::Start {
+            gpu,
+            model,
+            shape: &Shape::new(1, 1),
+            chunk,
+            running: asked.max_num_seqs,
+            graphs: !asked.enforce_eager,
+            vision: !asked.language_model_only,
+            drafts: asked.num_speculative_tokens > 0,
+        };
+        let automatic = fraction::automatic(self.fraction, &start);
         let fraction = settings::utilization("mem_fraction_static", asked.gpu_memory_utilization, automatic)?;
-        let (kv_dtype, kv_dtype_declared) = kv_dtype(&asked.kv_cache_dtype, model)?;
+        let (kv_dtype, kv_dtype_declared) = kv_dtype(&asked.kv_cache_dtype, model, gpu)?;
         Ok(ResolvedSettings {
-            engine: "sglang",
-            rules_version: self.version,
             gpu_memory_utilization: fraction,
             utilization_automatic: asked.gpu_memory_utilization.is_none(),
             kv_dtype,
             kv_dtype_declared,
-            kv_dtype_given: !matches!(asked.kv_cache_dtype.as_str(), "" | "auto"),
             max_model_len: settings::admitted_length(
                 "context_length",
                 asked,
@@ -122,21 +147,7 @@ impl EngineRules for Sglang {
             )?,
             max_num_seqs: asked.max_num_seqs.unwrap_or(RUNNING_REQUESTS).max(1),
             max_num_batched_tokens: chunk.max(1),
-            block_size: asked.block_size.filter(|page| *page > 0),
-            kv_cache_memory_bytes: asked.kv_cache_memory_bytes,
-            quantization: asked.quantization.clone(),
-            async_scheduling: asked.async_scheduling.unwrap_or(true),
-            prefix_caching: asked.enable_prefix_caching.unwrap_or(true),
-            disable_hybrid_kv_cache_manager: asked.disable_hybrid_kv_cache_manager,
-            language_model_only: asked.language_model_only,
-            enforce_eager: asked.enforce_eager,
-            num_speculative_tokens: asked.num_speculative_tokens,
-            speculation: asked.speculation,
-            pp_layer_partition: asked.pp_layer_partition.clone(),
-            swa_full_tokens_ratio: asked.swa_full_tokens_ratio,
-            mamba_full_memory_ratio: asked.mamba_full_memory_ratio,
-            divisions: divisions::of_model(model, asked.language_model_only),
-            assumptions: vec![rules_assumption("sglang", self.version, &asked.version)],
+            ..ResolvedSettings::as_asked("sglang", self.version, asked, model)?
         })
     }
 
@@ -144,10 +155,11 @@ impl EngineRules for Sglang {
         &self,
         model: &ModelSpec,
         shape: &Shape,
-        _gpu: &Gpu,
+        gpu: &Gpu,
         settings: &ResolvedSettings,
     ) -> Option<Refusal> {
-        sizes(shape).or_else(|| experts(model, shape)).or_else(|| {
+        let by_size = sizes(shape).or_else(|| experts(model, shape));
+        by_size.or_else(|| self.table_of_requests(model, shape, gpu, settings)).or_else(|| {
             let heads = |s: &Shape| model.query_heads.is_multiple_of(s.tp);
             if heads(shape) {
                 return divisions::first_broken(&settings.divisions, shape, heads);
@@ -170,12 +182,13 @@ impl EngineRules for Sglang {
         &self,
         model: &ModelSpec,
         shape: &Shape,
-        _gpu: &Gpu,
+        gpu: &Gpu,
         settings: &ResolvedSettings,
     ) -> Option<RefusalCode> {
         let heads = model.query_heads.is_multiple_of(shape.tp);
         sizes(shape)
             .or_else(|| experts(model, shape))
+            .or_else(|| self.table_of_requests(model, shape, gpu, settings))
             .map(|refusal| refusal.code)
             .or_else(|| (!heads).then_some(RefusalCode::QueryHeadsNotDivisible))
             .or_else(|| divisions::first_broken_code(&settings.divisions, shape))
@@ -199,11 +212,11 @@ impl EngineRules for Sglang {
         stages: &[Range<usize>],
     ) -> Result<CacheLayout, Refusal> {
         let compressed = has(model, |c| matches!(c, LayerCache::Compressed { .. }));
-        let sparse = has(model, |c| matches!(c, LayerCache::Indexer { .. }));
+        let sparse = is_sparse(model);
         let share = if compressed { COMPRESSED_WINDOW_SHARE } else { WINDOW_SHARE };
         let rules = PoolRules {
             page: settings.block_size.unwrap_or_else(|| page(model, gpu, compressed, sparse)),
-            stored: if sparse && settings.kv_dtype == KvDtype::Fp8 {
+            stored: if sparse && self.counts_scales && settings.kv_dtype == KvDtype::Fp8 {
                 KvDtype::Fp8DsMla
             } else {
                 settings.kv_dtype
@@ -230,15 +243,10 @@ impl EngineRules for Sglang {
         stages: &[Range<usize>],
         weights: &[StageWeights],
     ) -> MemoryBudget {
-        let chunk = settings.max_num_batched_tokens;
-        let fraction = if settings.utilization_automatic {
-            fraction::automatic(gpu, model, shape, chunk, Some(settings.max_num_seqs))
-        } else {
-            settings.gpu_memory_utilization
-        };
-        let collectives = if shape.gpus() > 1 { COLLECTIVES_GIB } else { 0.0 };
-        let free = gpu.memory_bytes - Bytes::from_gib(CONTEXT_GIB + collectives);
-        let multimodal = if activation::has_tower(model) { Bytes(MULTIMODAL_BYTES) } else { Bytes::ZERO };
+        let fraction = self.share(model, shape, gpu, settings);
+        let free = outside::free_before_loading(gpu, shape);
+        let images = self.multimodal_room && !settings.language_model_only && activation::has_tower(model);
+        let multimodal = if images { Bytes(MULTIMODAL_BYTES) } else { Bytes::ZERO };
         let copies = after_loading::Growth::new(model, |kind| {
             kind.tensors.iter().map(|t| latent_copies(t, shape)).fold(0, u64::saturating_add)
         });
@@ -262,11 +270,12 @@ impl EngineRules for Sglang {
             budget: Bytes::from_f64(free.as_f64() * fraction) - multimodal,
             utilization: fraction,
             share_of_rest: 1.0,
+            knob_on_rest: false,
             stages: items.collect(),
             free: Vec::new(),
-            outside: outside(model, shape, settings, stages, gpu),
+            outside: self.outside(model, shape, settings, stages, gpu),
             source: "mem_fraction_static x the memory free before loading (context and communicators are already up), \
-                     less 100 MB for vision models",
+                     less 100 MiB for vision models",
         }
     }
 }
@@ -283,37 +292,19 @@ fn latent_copies(tensor: &Tensor, shape: &Shape) -> u64 {
     after_loading::elements(tensor, shape).saturating_mul(bytes)
 }
 
-/// Where activations and graphs have to fit.
-fn outside(
-    model: &ModelSpec,
-    shape: &Shape,
-    settings: &ResolvedSettings,
-    stages: &[Range<usize>],
-    gpu: &Gpu,
-) -> Item {
-    let tokens = settings.max_num_batched_tokens.checked_div(shape.attention_dp.max(1)).unwrap_or(0);
-    let by_kind = activation::token_bytes_by_kind(model, shape);
-    let peak = stages
-        .iter()
-        .map(|layers| activation::layer_peak(model, layers, &by_kind, tokens))
-        .fold(0.0, f64::max);
-    let batches = fraction::defaults(gpu).graph_batch(shape);
-    let graphs = if settings.enforce_eager { 0.0 } else { Bytes(batches).as_f64() * 2.0 * 1_048_576.0 };
-    Item::fitted(
-        Bytes::from_gib(CONTEXT_GIB).as_f64() + peak + graphs,
-        (0.6, 2.0),
-        "CUDA context, the peak of a chunk through the layers, 2 MiB a captured batch size",
-    )
-}
-
 /// States that a running request takes (`mem_cache/kv_cache_configurator.py` `_calculate_mamba_ratio`): 1 without prefix
-/// caching, else 3, and 2 that track it under `extra_buffer`, which the engine chooses by class while steps overlap.
+/// caching, else 3, and those that track it under `extra_buffer`, which the engine chooses by class: 2 while steps overlap, else 1.
 fn states_per_request(model: &ModelSpec, settings: &ResolvedSettings) -> u64 {
     if !settings.prefix_caching {
         return 1;
     }
-    let tracked = settings.async_scheduling && EXTRA_BUFFER.contains(&model.architecture.as_str());
-    STATES_PER_REQUEST.saturating_add(if tracked { TRACKING_STATES } else { 0 })
+    let (overlapping, apart) = TRACKING_STATES;
+    let tracking = match (EXTRA_BUFFER.contains(&model.architecture.as_str()), settings.async_scheduling) {
+        (true, true) => overlapping,
+        (true, false) => apart,
+        (false, _) => 0,
+    };
+    STATES_PER_REQUEST.saturating_add(tracking)
 }
 
 /// KV heads on a rank: `max(1, Hkv / (a / c))` for an attention width `a` and `c` DCP ranks (`configs/model_config.py`).
@@ -328,13 +319,18 @@ fn page(model: &ModelSpec, gpu: &Gpu, compressed: bool, sparse: bool) -> u64 {
     match (compressed, sparse) {
         (true, _) => 256,
         (false, true) => 64,
-        _ if blackwell && model.mla => 64,
+        // the kernels of TensorRT-LLM that are taken there know pages of 16, 32 and 64
+        _ if blackwell && model.kv_heads > 0 => 64,
         _ => 1,
     }
 }
 
 fn has(model: &ModelSpec, wanted: impl Fn(&LayerCache) -> bool) -> bool {
     model.kinds.iter().flat_map(|k| &k.caches).any(wanted)
+}
+
+fn is_sparse(model: &ModelSpec) -> bool {
+    has(model, |c| matches!(c, LayerCache::Indexer { .. }))
 }
 
 fn sizes(shape: &Shape) -> Option<Refusal> {
@@ -382,19 +378,23 @@ fn experts(model: &ModelSpec, shape: &Shape) -> Option<Refusal> {
     })
 }
 
-/// The cache format: the caller's, else what the checkpoint declares, else the model's own.
-fn kv_dtype(text: &str, model: &ModelSpec) -> Result<(KvDtype, bool), Refusal> {
+/// The cache format: the caller's, else what the checkpoint declares, else the model's own; of sparse latents fp8 on Blackwell
+/// and bf16 before (`_dsa_kv_cache_dtype_default`).
+fn kv_dtype(text: &str, model: &ModelSpec, gpu: &Gpu) -> Result<(KvDtype, bool), Refusal> {
     let own = own_kv_dtype(model);
+    let blackwell = gpu.compute_capability.is_some_and(|(major, _)| major >= 10);
     Ok(match text {
+        "" | "auto" if is_sparse(model) => (if blackwell { KvDtype::Fp8 } else { KvDtype::Bf16 }, false),
         "" | "auto" => return Ok(model.declared_kv_dtype.map_or((own, false), |d| (d, true))),
         "fp8" | "fp8_e4m3" | "fp8_e5m2" => (KvDtype::Fp8, false),
         "bf16" | "bfloat16" => (KvDtype::Bf16, false),
-        "fp16" | "float16" => (KvDtype::Fp16, false),
+        // the words of other engines for the format that the model computes in
+        "fp16" | "float16" if own == KvDtype::Fp16 => (KvDtype::Fp16, false),
         "nvfp4" | "fp4_e2m1" | "fp4_mx_block16" => (KvDtype::Nvfp4, false),
         other => {
             return Err(Refusal::new(
                 RefusalCode::KvCacheDtypeNotSupported,
-                format!("no rule for SGLang's kv_cache_dtype {other:?}"),
+                format!("how SGLang stores a cache of {other:?} is not known here"),
             ));
         }
     })

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use super::pools::{self, PoolRules, StateSizing};
-use super::settings::{self, own_kv_dtype, rules_assumption};
+use super::settings::{self, own_kv_dtype};
 use super::{
     CacheLayout, EngineRules, Item, MemoryBudget, Refusal, RefusalCode, ResolvedSettings, StageItems,
     WhenFull, activation, after_loading, divisions,
@@ -19,6 +19,7 @@ use crate::planner::model::cache::{LayerCache, Reach};
 use crate::planner::model::dtype::{Dtype, KvDtype};
 use crate::planner::model::ledger::Tensor;
 use crate::planner::model::sharded::StageWeights;
+use crate::planner::model::storage::Extra;
 use crate::planner::model::{LayerKind, ModelSpec};
 use crate::planner::units::{Bytes, Tokens};
 
@@ -69,35 +70,19 @@ impl EngineRules for TensorRtLlm {
         let length = asked.max_model_len.map_or(longest, |asked| Tokens(asked.max(1)).min(longest));
         let block = asked.block_size.filter(|b| *b > 0).unwrap_or(TOKENS_PER_BLOCK);
         Ok(ResolvedSettings {
-            engine: "tensorrt-llm",
-            rules_version: self.version,
             gpu_memory_utilization: settings::utilization(
                 "free_gpu_memory_fraction",
                 asked.gpu_memory_utilization,
                 FREE_FRACTION,
             )?,
-            utilization_automatic: false,
             kv_dtype,
             kv_dtype_declared,
-            kv_dtype_given: !matches!(asked.kv_cache_dtype.as_str(), "" | "auto"),
             max_model_len: length,
             max_num_seqs: asked.max_num_seqs.unwrap_or(MAX_BATCH_SIZE).max(1),
             max_num_batched_tokens: asked.max_num_batched_tokens.unwrap_or(MAX_NUM_TOKENS).max(1),
             block_size: Some(block),
-            kv_cache_memory_bytes: asked.kv_cache_memory_bytes,
-            quantization: asked.quantization.clone(),
-            async_scheduling: asked.async_scheduling.unwrap_or(true),
-            prefix_caching: asked.enable_prefix_caching.unwrap_or(true),
-            disable_hybrid_kv_cache_manager: asked.disable_hybrid_kv_cache_manager,
-            language_model_only: asked.language_model_only,
-            enforce_eager: asked.enforce_eager,
-            num_speculative_tokens: asked.num_speculative_tokens,
-            speculation: asked.speculation,
-            pp_layer_partition: asked.pp_layer_partition.clone(),
-            swa_full_tokens_ratio: asked.swa_full_tokens_ratio,
             mamba_full_memory_ratio: None,
-            divisions: divisions::of_model(model, asked.language_model_only),
-            assumptions: vec![rules_assumption("tensorrt-llm", self.version, &asked.version)],
+            ..ResolvedSettings::as_asked("tensorrt-llm", self.version, asked, model)?
         })
     }
 
@@ -256,6 +241,7 @@ impl EngineRules for TensorRtLlm {
             budget: gpu.memory_bytes,
             utilization: settings.gpu_memory_utilization,
             share_of_rest: settings.gpu_memory_utilization,
+            knob_on_rest: true,
             stages: items,
             free: Vec::new(),
             outside: Item::none("free_gpu_memory_fraction leaves its rest free"),
@@ -276,7 +262,9 @@ fn key_copies(kind: &LayerKind, shape: &Shape) -> u64 {
     let keys = rows.saturating_sub(out.inputs.size);
     let elements = after_loading::elements(up, shape);
     let of_keys = elements.checked_div(rows).unwrap_or(0).saturating_mul(keys);
-    of_keys.saturating_mul(if up.storage.element == Dtype::Fp8 { 1 } else { 2 })
+    let in_blocks = up.storage.element == Dtype::Fp8
+        && up.storage.extras.iter().any(|extra| matches!(extra, Extra::Block { .. }));
+    of_keys.saturating_mul(if in_blocks { 1 } else { 2 })
 }
 
 /// States kept at most: one for each sequence of a batch.
@@ -316,7 +304,7 @@ fn kv_dtype(text: &str, model: &ModelSpec) -> Result<(KvDtype, bool), Refusal> {
         other => {
             return Err(Refusal::new(
                 RefusalCode::KvCacheDtypeNotSupported,
-                format!("TensorRT-LLM has no kv_cache_config.dtype {other:?}"),
+                format!("how TensorRT-LLM stores a cache of {other:?} is not known here"),
             ));
         }
     })

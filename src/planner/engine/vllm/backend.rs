@@ -15,7 +15,10 @@ const DEFAULT_BLOCK: u64 = 16;
 /// Generations of GPU that the engine has different kernels for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Generation {
-    /// Before Hopper, and whatever is not NVIDIA.
+    /// AMD, whose sparse and compressed attention has kernels of its own (`backends/mla/rocm_aiter_mla_sparse.py`; a log of
+    /// DeepSeek-V4 on MI300X).
+    Amd,
+    /// Before Hopper, and whatever else there is.
     Older,
     Hopper,
     /// Data-centre Blackwell (compute capability 10).
@@ -26,6 +29,9 @@ pub enum Generation {
 
 impl Generation {
     pub fn of(gpu: &Gpu) -> Self {
+        if gpu.vendor == "amd" {
+            return Self::Amd;
+        }
         match gpu.compute_capability {
             Some((9, _)) => Self::Hopper,
             Some((10 | 11, _)) => Self::Blackwell,
@@ -94,7 +100,7 @@ pub fn stored_dtype(
     };
     if traits.compressed {
         return match generation {
-            Generation::Hopper | Generation::Blackwell => Ok(KvDtype::Fp8DsMla),
+            Generation::Hopper | Generation::Blackwell | Generation::Amd => Ok(KvDtype::Fp8DsMla),
             _ => Err(none("DeepSeek-V4's sparse attention needs compute capability 9 or 10")),
         };
     }
@@ -126,7 +132,7 @@ pub fn stored_dtype(
         (Generation::Blackwell, KvDtype::Bf16 | KvDtype::Fp16) if glm && !settings.kv_dtype_given => {
             Ok(KvDtype::Fp8)
         }
-        (Generation::Hopper | Generation::Blackwell, other) => Ok(other),
+        (Generation::Hopper | Generation::Blackwell | Generation::Amd, other) => Ok(other),
         (Generation::Older | Generation::ConsumerBlackwell, _) => {
             Err(none("sparse latent attention needs compute capability 9 or 10"))
         }
@@ -172,7 +178,7 @@ pub fn checkpoints(release: &Vllm, model: &ModelSpec, gpu: &Gpu, state: &State) 
     if !release.state_checkpoints {
         return none;
     }
-    let recent = Generation::of(gpu) != Generation::Older;
+    let recent = !matches!(Generation::of(gpu), Generation::Older | Generation::Amd);
     match state.kind {
         StateKind::Mamba2 { .. } => Checkpoints { blocks: 1, alignment: 1 },
         StateKind::GatedDeltaNet { .. } if recent && model.architecture.starts_with("Qwen3") => {

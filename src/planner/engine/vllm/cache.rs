@@ -39,6 +39,13 @@ pub fn layout(
     settings: &ResolvedSettings,
     stages: &[Range<usize>],
 ) -> Result<CacheLayout, Refusal> {
+    let unfolded;
+    let model = if release.latent_caches || !Traits::of(model).latent {
+        model
+    } else {
+        unfolded = with_whole_heads(model);
+        &unfolded
+    };
     let traits = Traits::of(model);
     let stored = backend::stored_dtype(model, gpu, settings, traits)?;
     let rules = page_rules(release, model, shape, gpu, settings, stored, traits);
@@ -102,6 +109,26 @@ pub fn layout(
         stored_dtype: stored,
         pools: None,
     })
+}
+
+/// Size of a head in the kernels that take the place of latent attention's (442,368 B a token of DeepSeek-V2-Lite).
+const UNFOLDED_HEAD: u64 = 256;
+
+/// The model as releases cache it that know no latents: keys and values of every query head, padded to one size.
+fn with_whole_heads(model: &ModelSpec) -> ModelSpec {
+    let mut model = model.clone();
+    let query_heads = model.query_heads;
+    for cache in model.kinds.iter_mut().flat_map(|kind| &mut kind.caches) {
+        if let LayerCache::Latent { reach, .. } = cache {
+            *cache = LayerCache::Heads {
+                kv_heads: query_heads,
+                key_size: UNFOLDED_HEAD,
+                value_size: UNFOLDED_HEAD,
+                reach: *reach,
+            };
+        }
+    }
+    model
 }
 
 /// Sizes that hold for all layers: the block of attention layers, raised in hybrids until a page holds one state.

@@ -23,6 +23,9 @@ use crate::planner::units::Bytes;
 const ENCODER_GIB: f64 = 0.9;
 /// Runtime memory that appears after the first measurement.
 const RUNTIME_GIB: f64 = 0.13;
+/// Workspaces of ranks that reduce together, on Hopper and later (0.4 GiB more than one rank's at TP=2 and TP=4 of three models in
+/// one log, none visible in another: the lower half).
+const REDUCE_WORKSPACES_GIB: f64 = 0.35;
 /// A communicator's buffers for each further rank, where they count (TP=2: 0.54 GiB in all, TP=8: 2.3).
 const COLLECTIVE_GIB: f64 = 0.31;
 /// One captured graph of one layer (0.25 to 0.4 MiB in logs of 0.10 to 0.26).
@@ -46,7 +49,7 @@ pub fn budget(
     let last = stages.len().saturating_sub(1);
     let token_bytes = activation::token_bytes_by_kind(model, shape);
     let added = Growth::new(model, |kind| {
-        kind.tensors.iter().map(|t| added_after_loading(t, shape, gpu)).fold(0, u64::saturating_add)
+        kind.tensors.iter().map(|t| added_after_loading(release, t, shape, gpu)).fold(0, u64::saturating_add)
     });
     let items = stages
         .iter()
@@ -54,8 +57,8 @@ pub fn budget(
         .enumerate()
         .map(|(i, (layers, weights))| StageItems {
             buffers: buffers(model, layers, weights, &added),
-            activation: profile_run(release, model, settings, layers, &token_bytes, (i == 0, i == last)),
-            runtime: runtime(release, shape),
+            activation: profile_run(release, model, gpu, settings, layers, &token_bytes, (i == 0, i == last)),
+            runtime: runtime(release, shape, gpu),
             cuda_graph: if release.graphs_in_budget {
                 graphs(settings, layers.len())
             } else {
@@ -68,6 +71,7 @@ pub fn budget(
         budget: Bytes::from_f64((gpu.memory_bytes.as_f64() * utilization).ceil()),
         utilization,
         share_of_rest: 1.0,
+        knob_on_rest: false,
         stages: items,
         free: Vec::new(),
         outside: outside(release, shape, settings, stages),
@@ -86,18 +90,23 @@ fn buffers(model: &ModelSpec, layers: &Range<usize>, weights: &StageWeights, add
 
 /// Bytes that a tensor grows by when the engine prepares it for its kernels. MXFP4 experts are padded to 256 hidden columns,
 /// and before Hopper (Marlin) to 128 columns of a rank's width: gpt-oss-20b loads 13.47 GiB on H100 and 13.72 on A100.
-fn added_after_loading(tensor: &Tensor, shape: &Shape, gpu: &Gpu) -> u64 {
+fn added_after_loading(release: &Vllm, tensor: &Tensor, shape: &Shape, gpu: &Gpu) -> u64 {
     if !tensor.storage.is_quantised() {
         return 0;
     }
     if after_loading::is_up_projection(tensor) {
-        return after_loading::elements(tensor, shape).saturating_mul(2);
+        // whole heads are multiplied out by the matrix itself
+        return if release.latent_caches {
+            after_loading::elements(tensor, shape).saturating_mul(2)
+        } else {
+            0
+        };
     }
     let tiled = tensor.storage.tile != (1, 1) && tensor.storage.element == Dtype::Fp4;
     if tensor.role != Role::RoutedExperts || !tiled {
         return 0;
     }
-    let width = if Generation::of(gpu) == Generation::Older { 128 } else { 1 };
+    let width = if matches!(Generation::of(gpu), Generation::Older | Generation::Amd) { 128 } else { 1 };
     let is_up = tensor.inputs.cut == Cut::Whole;
     let (rows, cols) = tensor.storage.tile;
     let mut padded = tensor.clone();
@@ -111,13 +120,18 @@ fn added_after_loading(tensor: &Tensor, shape: &Shape, gpu: &Gpu) -> u64 {
 fn profile_run(
     release: &Vllm,
     model: &ModelSpec,
+    gpu: &Gpu,
     settings: &ResolvedSettings,
     layers: &Range<usize>,
     token_bytes: &[u64],
     (first, last): (bool, bool),
 ) -> Item {
     let tokens = settings.max_num_batched_tokens;
-    let of_layers = activation::layer_peak(model, layers, token_bytes, tokens);
+    let of_layers = if release.is_first_engine(gpu) {
+        activation::eager_peak(model, layers, token_bytes, tokens)
+    } else {
+        activation::layer_peak(model, layers, token_bytes, tokens)
+    };
     let rows = settings.max_num_seqs.min(tokens);
     let logits = Bytes(rows.saturating_mul(model.vocab_size).saturating_mul(4)).as_f64();
     let of_sampler = if last { logits * release.sampler_copies } else { 0.0 };
@@ -136,13 +150,19 @@ fn profile_run(
     Item::fitted(of_layers.max(of_sampler), (0.6, 1.6), source)
 }
 
-fn runtime(release: &Vllm, shape: &Shape) -> Item {
+fn runtime(release: &Vllm, shape: &Shape, gpu: &Gpu) -> Item {
     let further = if release.collectives_in_budget { shape.tp.saturating_sub(1).min(7) } else { 0 };
-    let gib = Bytes(further).as_f64().mul_add(COLLECTIVE_GIB, RUNTIME_GIB);
+    let reduces = release.reduce_workspaces
+        && shape.tp > 1
+        && matches!(Generation::of(gpu), Generation::Hopper | Generation::Blackwell);
+    let workspaces = if reduces { REDUCE_WORKSPACES_GIB } else { 0.0 };
+    let gib = Bytes(further).as_f64().mul_add(COLLECTIVE_GIB, RUNTIME_GIB + workspaces);
     Item::fitted(
         Bytes::from_gib(gib).as_f64(),
         (0.2, 2.0),
-        if further > 0 {
+        if reduces {
+            "non-torch memory, and workspaces of ranks that reduce together (start-up logs of 0.13 to 0.22)"
+        } else if further > 0 {
             "non-torch memory and communicators, which this release counts (start-up logs of 0.10)"
         } else {
             "non-torch memory that appears after the first measurement (start-up logs: 0.02 to 0.15 GiB)"

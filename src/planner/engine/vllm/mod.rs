@@ -15,7 +15,7 @@ pub(super) mod split;
 
 use std::ops::Range;
 
-pub use release::{V0_6, V0_8, V0_10, V0_12, V0_20, V0_20_1, V0_21, V0_24, V0_33};
+pub use release::{V0_5, V0_6, V0_7_1, V0_8, V0_10, V0_12, V0_20, V0_20_1, V0_21, V0_24, V0_33};
 
 use super::{CacheLayout, EngineRules, MemoryBudget, Refusal, RefusalCode, ResolvedSettings, WhenFull};
 use crate::planner::hardware::Gpu;
@@ -50,10 +50,27 @@ pub struct Vllm {
     batches_in_flight: bool,
     /// The printed tokens are `concurrency * max_model_len`, else `blocks / groups * block size`.
     concurrency_figure: bool,
-    /// Prompts are not cut while no longer ones than 32k are admitted.
+    /// The first engine (V0): prompts are not cut while no longer ones than 32k are admitted.
     prompts_whole: bool,
+    /// AMD GPUs still take the first engine, which cuts no prompts there.
+    first_engine_on_amd: bool,
+    /// Tokens of a step of the first engine where it cuts prompts.
+    chunk_when_cut: u64,
+    /// Latents are cached as such; before, whole heads of keys and values.
+    latent_caches: bool,
+    /// On Hopper and later, ranks that reduce together get workspaces (symmetric memory, fused all-reduce) while the engine measures.
+    reduce_workspaces: bool,
+    /// A checkpoint in a format about to be dropped starts only with a flag.
+    refuses_deprecated: bool,
     /// The block that is never handed out counts when the engine checks that one request fits.
     null_block_checked: bool,
+}
+
+impl Vllm {
+    /// This release runs its first engine (V0) on this GPU.
+    fn is_first_engine(&self, gpu: &Gpu) -> bool {
+        self.prompts_whole || (self.first_engine_on_amd && gpu.vendor == "amd")
+    }
 }
 
 impl EngineRules for Vllm {

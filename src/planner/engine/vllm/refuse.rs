@@ -120,9 +120,8 @@ fn query_heads(model: &ModelSpec, shape: &Shape, settings: &ResolvedSettings) ->
             && copies_heads(model, s)
             && divisions::first_broken_code(&settings.divisions, s).is_none()
     };
-    let others = divisions::first_broken(&settings.divisions, shape, |_| true)
-        .filter(|other| other.code != RefusalCode::QueryHeadsNotDivisible)
-        .map_or_else(String::new, |other| format!("; also {}", other.message));
+    let others = divisions::complaints(&settings.divisions, shape, Some(RefusalCode::QueryHeadsNotDivisible));
+    let others = if others.is_empty() { String::new() } else { format!("; also {}", others.join("; ")) };
     Some(
         Refusal::new(RefusalCode::QueryHeadsNotDivisible, heads + &others)
             .nearest(divisions::nearest_tp(shape, legal)),

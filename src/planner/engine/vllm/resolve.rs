@@ -1,7 +1,6 @@
 //! Defaults of the engine for a model and a GPU.
 
 use super::Vllm;
-use crate::planner::engine::divisions;
 use crate::planner::engine::settings;
 use crate::planner::engine::{Refusal, RefusalCode, ResolvedSettings};
 use crate::planner::hardware::Gpu;
@@ -40,45 +39,51 @@ pub fn resolve(
     let max_num_batched_tokens = asked
         .max_num_batched_tokens
         .unwrap_or_else(|| {
-            whole_prompts(rules, max_model_len)
+            whole_prompts(rules, gpu, max_model_len)
                 .unwrap_or(tokens.min(max_num_seqs.saturating_mul(max_model_len)))
         })
         .max(1);
     let (kv_dtype, kv_dtype_declared) = kv_dtype(rules, &asked.kv_cache_dtype, model)?;
+    about_to_be_dropped(rules, asked, model)?;
     Ok(ResolvedSettings {
-        engine: "vllm",
-        rules_version: rules.version,
         gpu_memory_utilization: utilization,
-        utilization_automatic: false,
         kv_dtype,
         kv_dtype_declared,
-        kv_dtype_given: !matches!(asked.kv_cache_dtype.as_str(), "" | "auto"),
         max_model_len: Tokens(max_model_len),
         max_num_seqs,
         max_num_batched_tokens,
-        block_size: asked.block_size.filter(|b| *b > 0),
-        kv_cache_memory_bytes: asked.kv_cache_memory_bytes,
-        quantization: asked.quantization.clone(),
-        async_scheduling: asked.async_scheduling.unwrap_or(true),
         prefix_caching: asked
             .enable_prefix_caching
             .unwrap_or(rules.hybrid_prefix_caching || !has_states(model)),
-        disable_hybrid_kv_cache_manager: asked.disable_hybrid_kv_cache_manager,
-        language_model_only: asked.language_model_only,
-        enforce_eager: asked.enforce_eager,
-        num_speculative_tokens: asked.num_speculative_tokens,
-        speculation: asked.speculation,
-        pp_layer_partition: asked.pp_layer_partition.clone(),
         swa_full_tokens_ratio: None,
         mamba_full_memory_ratio: None,
-        divisions: divisions::of_model(model, asked.language_model_only),
-        assumptions: vec![settings::rules_assumption("vllm", rules.version, &asked.version)],
+        ..ResolvedSettings::as_asked("vllm", rules.version, asked, model)?
     })
+}
+
+/// Formats that releases since 0.15 refuse without a flag (`DEPRECATED_QUANTIZATION_METHODS`).
+const DEPRECATED: [&str; 2] = ["fbgemm_fp8", "fp_quant"];
+
+fn about_to_be_dropped(rules: &Vllm, asked: &EngineSettings, model: &ModelSpec) -> Result<(), Refusal> {
+    let method = model.quantization_method.as_str();
+    if !rules.refuses_deprecated || asked.allow_deprecated_quantization || !DEPRECATED.contains(&method) {
+        return Ok(());
+    }
+    Err(Refusal::new(
+        RefusalCode::QuantizationNotSupported,
+        format!(
+            "vLLM is about to drop {method}, in which this checkpoint is stored, and refuses it without \
+             --allow-deprecated-quantization (allow_deprecated_quantization)"
+        ),
+    ))
 }
 
 /// Tokens of a step and sequences of a batch that `vllm serve` takes by default.
 fn batch_defaults(rules: &Vllm, gpu: &Gpu) -> (u64, u64) {
     let Bytes(memory) = gpu.memory_bytes;
+    if rules.is_first_engine(gpu) {
+        return (rules.chunk_when_cut, FIRST_ENGINE_SEQUENCES);
+    }
     if rules.large_gpu_defaults && memory >= 160 * GIB {
         (16_384, 1024)
     } else if memory >= 70 * GIB && !gpu.name.to_ascii_lowercase().contains("a100") {
@@ -88,10 +93,14 @@ fn batch_defaults(rules: &Vllm, gpu: &Gpu) -> (u64, u64) {
     }
 }
 
-/// The first engine (V0, rules of 0.6) cuts prompts only where a length beyond 32k is admitted; else a step takes a whole
-/// prompt, of 2,048 tokens at least (`EngineArgs.create_engine_config`).
-fn whole_prompts(rules: &Vllm, max_model_len: u64) -> Option<u64> {
-    (rules.prompts_whole && max_model_len <= WHOLE_PROMPTS).then(|| max_model_len.max(2048))
+/// Sequences of a batch in the first engine, on every GPU.
+const FIRST_ENGINE_SEQUENCES: u64 = 256;
+
+/// The first engine (V0) cuts prompts only where a length beyond 32k is admitted, and never on AMD (logs of MI300X); else a
+/// step takes a whole prompt, of 2,048 tokens at least (`EngineArgs.create_engine_config`).
+fn whole_prompts(rules: &Vllm, gpu: &Gpu, max_model_len: u64) -> Option<u64> {
+    let uncut = max_model_len <= WHOLE_PROMPTS || gpu.vendor == "amd";
+    (rules.is_first_engine(gpu) && uncut).then(|| max_model_len.max(2048))
 }
 
 fn has_states(model: &ModelSpec) -> bool {
@@ -116,7 +125,7 @@ fn kv_dtype(rules: &Vllm, text: &str, model: &ModelSpec) -> Result<(KvDtype, boo
         other => {
             return Err(Refusal::new(
                 RefusalCode::KvCacheDtypeNotSupported,
-                format!("vLLM has no kv_cache_dtype {other:?}"),
+                format!("how vLLM stores a cache of {other:?} is not known here"),
             ));
         }
     };
