@@ -104,11 +104,7 @@ fn lacking(bytes: Bytes) -> String {
 fn nothing_fits(input: &PlanInput, found: &Found<'_>) -> String {
     let mut text = format!("Nothing fits: {} on {}.", input.model.name, input.cluster.in_words());
     // The near miss is the layout that lacks the fewest bytes.
-    let nearest = found
-        .refused
-        .iter()
-        .filter_map(|r| r.misfit.short_by.map(|bytes| (bytes, r)))
-        .min_by_key(|(bytes, _)| *bytes);
+    let nearest = found.nearest_miss().and_then(|refused| Some((refused.short_by()?, refused)));
     match nearest {
         Some((bytes, refused)) => text.push_str(&format!(
             " The nearest, {}, lacks {} on a GPU.",
@@ -118,7 +114,7 @@ fn nothing_fits(input: &PlanInput, found: &Found<'_>) -> String {
         None => {
             if let Some(first) = found.refused.first() {
                 text.push(' ');
-                text.push_str(&first.misfit.refusal.message);
+                text.push_str(&found.in_words(first).refusal.message);
             }
         }
     }

@@ -126,11 +126,12 @@ pub(super) fn why_not(found: &Found<'_>, best: Option<&Ranked>) -> Option<WhyNot
             short_by_bytes: None,
         });
     }
-    let nearest =
-        found.refused.iter().filter(|r| r.misfit.short_by.is_some()).min_by_key(|r| r.misfit.short_by);
-    nearest.or(found.refused.first()).map(|r| WhyNotFit {
-        code: r.misfit.refusal.code.as_str().to_owned(),
-        message: r.misfit.refusal.message.clone(),
-        short_by_bytes: r.misfit.short_by.map(Bytes::get),
+    found.nearest_miss().or(found.refused.first()).map(|refused| {
+        let misfit = found.in_words(refused);
+        WhyNotFit {
+            code: misfit.refusal.code.as_str().to_owned(),
+            message: misfit.refusal.message,
+            short_by_bytes: misfit.short_by.map(Bytes::get),
+        }
     })
 }

@@ -27,6 +27,7 @@ pub mod constants;
 mod corrected;
 pub mod engine;
 pub mod estimate;
+pub mod fault;
 pub mod fit;
 pub mod fleet;
 pub mod formula;

@@ -5,9 +5,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::engine::{
-    CacheCapacity, CacheLayout, CacheTooSmall, EngineRules, MemoryBudget, Refusal, RefusalCode,
-    ResolvedSettings,
+    CacheCapacity, CacheLayout, EngineRules, MemoryBudget, Refusal, RefusalCode, ResolvedSettings,
 };
+pub use super::fault::{Fault, Misfit};
 use super::free_memory::{Seats, Split, seats};
 use super::hardware::{Gpu, NodePool};
 use super::input::PlanInput;
@@ -60,49 +60,6 @@ pub struct Replica {
     pub devices: Vec<Vec<u64>>,
     /// The longest single sequence that the engine admits and its cache holds.
     pub longest: Tokens,
-}
-
-/// A shape that does not work, and by how much when memory is the reason.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Misfit {
-    pub refusal: Refusal,
-    pub short_by: Option<Bytes>,
-}
-
-/// Why a shape does not work, not yet in words: a search meets thousands and shows a hundred.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Fault {
-    /// A rule of the engine on sizes; asked again, it gives the words.
-    Rule(RefusalCode),
-    Refused(Refusal),
-    WeightsDoNotFit {
-        stage: usize,
-        weights: Bytes,
-        /// Weights and all else on a GPU of the stage.
-        used: Bytes,
-        /// What the engine may use there.
-        budget: Bytes,
-    },
-    CacheTooSmall(CacheTooSmall),
-}
-
-impl Fault {
-    /// The code of the refusal.
-    #[must_use]
-    pub const fn code(&self) -> RefusalCode {
-        match self {
-            Self::Rule(code) => *code,
-            Self::Refused(refusal) => refusal.code,
-            Self::WeightsDoNotFit { .. } => RefusalCode::WeightsDoNotFit,
-            Self::CacheTooSmall(_) => RefusalCode::KvCacheTooSmall,
-        }
-    }
-}
-
-impl From<Refusal> for Fault {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal)
-    }
 }
 
 /// What the GPUs of a replica hold under a split into stages, whatever the cache is like.
@@ -378,14 +335,15 @@ impl Ground<'_> {
     /// A fault in words, with its numbers.
     #[must_use]
     pub fn in_words(&self, shape: &Shape, fault: Fault) -> Misfit {
+        let short_by = fault.short_by();
         match fault {
             Fault::Rule(code) => {
                 let refusal = self.refusal(shape).unwrap_or_else(|| Refusal::new(code, code.as_str()));
-                Misfit { refusal, short_by: None }
+                Misfit { refusal, short_by }
             }
-            Fault::Refused(refusal) => Misfit { refusal, short_by: None },
+            Fault::Refused(refusal) => Misfit { refusal, short_by },
             Fault::CacheTooSmall(small) => Misfit {
-                short_by: Some(small.needed_bytes - small.available_bytes),
+                short_by,
                 refusal: Refusal::new(
                     RefusalCode::KvCacheTooSmall,
                     format!(
@@ -401,13 +359,12 @@ impl Ground<'_> {
                 ),
             },
             Fault::WeightsDoNotFit { stage, weights, used, budget } => {
-                let short_by = used - budget + Bytes(1);
                 let rest = match self.settings.kv_cache_memory_bytes {
                     Some(given) => format!("the rest with the given cache of {:.2} GiB", given.gib()),
                     None => "the rest".to_owned(),
                 };
                 Misfit {
-                    short_by: Some(short_by),
+                    short_by,
                     refusal: Refusal::new(
                         RefusalCode::WeightsDoNotFit,
                         format!(
@@ -418,7 +375,7 @@ impl Ground<'_> {
                             (used - weights).gib(),
                             budget.gib(),
                             self.gpu.short_name,
-                            short_by.gib(),
+                            short_by.unwrap_or_default().gib(),
                         ),
                     ),
                 }

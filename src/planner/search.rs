@@ -17,7 +17,7 @@ use super::ranking;
 use super::replica::{Fault, Ground, Misfit};
 use super::units::Bytes;
 
-/// Refused layouts that are kept with their words; the rest is counted.
+/// Refused layouts that are kept; the rest is counted.
 const MOST_REFUSALS: usize = 100;
 
 /// What a search found.
@@ -45,8 +45,18 @@ pub struct Ranked {
 pub struct Refused {
     /// Index into the request's engines.
     pub engine: usize,
+    /// Where it was judged; `None` where the engine does not start at all.
+    ground: Option<usize>,
     pub shape: Shape,
-    pub misfit: Misfit,
+    fault: Fault,
+}
+
+impl Refused {
+    /// Bytes that lack on the tightest GPU, when memory is the reason.
+    #[must_use]
+    pub fn short_by(&self) -> Option<Bytes> {
+        self.fault.short_by()
+    }
 }
 
 /// Search all layouts of `input`.
@@ -63,10 +73,7 @@ pub fn search(input: &PlanInput) -> Found<'_> {
         for (p, pool) in input.cluster.pools.iter().enumerate() {
             match ground(input, e, settings, p, pool) {
                 Ok(ground) => found.search_on(ground),
-                Err(refusal) => {
-                    let code = refusal.code;
-                    found.refuse(e, Shape::new(1, 1), code, || Misfit { refusal, short_by: None });
-                }
+                Err(refusal) => found.refuse(e, None, Shape::new(1, 1), refusal.into()),
             }
         }
     }
@@ -122,7 +129,7 @@ impl<'a> Found<'a> {
         for tp in tp_sizes(&bounds, &ground.input.search) {
             // A size that the model cannot be split into is refused once, not once for each depth.
             if let Some(code) = ground.refuses_tp(tp) {
-                self.refuse_shape(&ground, &Shape::new(tp, 1), Fault::Rule(code));
+                self.refuse(ground.engine, Some(index), Shape::new(tp, 1), Fault::Rule(code));
                 continue;
             }
             let mut judge = Judge::of(&ground);
@@ -135,7 +142,7 @@ impl<'a> Found<'a> {
 
     fn judge(&mut self, index: usize, ground: &Ground<'a>, shape: &Shape, judge: &mut Judge<'_, 'a>) {
         match judge.replica(shape) {
-            Err(fault) => self.refuse_shape(ground, shape, fault),
+            Err(fault) => self.refuse(ground.engine, Some(index), *shape, fault),
             Ok(replica) => {
                 let replica = Arc::new(replica);
                 let speed = judge.speed(&replica);
@@ -152,16 +159,12 @@ impl<'a> Found<'a> {
         }
     }
 
-    fn refuse_shape(&mut self, ground: &Ground<'a>, shape: &Shape, fault: Fault) {
-        self.refuse(ground.engine, *shape, fault.code(), || ground.in_words(shape, fault));
-    }
-
-    fn refuse(&mut self, engine: usize, shape: Shape, code: RefusalCode, in_words: impl FnOnce() -> Misfit) {
+    fn refuse(&mut self, engine: usize, ground: Option<usize>, shape: Shape, fault: Fault) {
         self.considered = self.considered.saturating_add(1);
-        let count = self.refused_counts.entry(code).or_default();
+        let count = self.refused_counts.entry(fault.code()).or_default();
         *count = count.saturating_add(1);
         if self.refused.len() < MOST_REFUSALS {
-            self.refused.push(Refused { engine, shape, misfit: in_words() });
+            self.refused.push(Refused { engine, ground, shape, fault });
         }
     }
 
@@ -213,6 +216,26 @@ impl Ground<'_> {
 }
 
 impl Found<'_> {
+    /// Why a layout was refused, with its numbers.
+    #[must_use]
+    pub fn in_words(&self, refused: &Refused) -> Misfit {
+        let (short_by, fault) = (refused.short_by(), refused.fault.clone());
+        match (refused.ground.and_then(|ground| self.grounds.get(ground)), fault) {
+            (Some(ground), fault) => ground.in_words(&refused.shape, fault),
+            (None, Fault::Refused(refusal)) => Misfit { refusal, short_by },
+            (None, fault) => {
+                let code = fault.code();
+                Misfit { refusal: Refusal::new(code, code.as_str()), short_by }
+            }
+        }
+    }
+
+    /// The refusal that missed by the fewest bytes, where memory was a reason.
+    #[must_use]
+    pub fn nearest_miss(&self) -> Option<&Refused> {
+        self.refused.iter().filter(|r| r.short_by().is_some()).min_by_key(|r| r.short_by())
+    }
+
     /// The shape with the fewest GPUs that works under this engine.
     #[must_use]
     pub fn smallest_that_fits(&self, engine: usize) -> Option<Shape> {

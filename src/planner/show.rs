@@ -23,7 +23,7 @@ use super::plan::{
     Placement, Plan, PoolSummary, RankedLayout, RefusedCount, RefusedLayout, RefusedShape, RequestEcho,
     SloEcho, Throughput, WorkloadEcho,
 };
-use super::replica::{Ground, Replica};
+use super::replica::{Ground, Misfit, Replica};
 use super::search::{Found, Ranked, Refused};
 use super::units::{Bytes, grouped};
 
@@ -49,7 +49,7 @@ pub fn plan(input: &PlanInput, found: &Found<'_>) -> Plan {
         total_considered: found.considered,
         total_feasible: found.ranked.len() as u64,
         layouts,
-        refused: found.refused.iter().map(|r| refused(input, &smallest, r)).collect(),
+        refused: found.refused.iter().map(|r| refused(input, found, &smallest, r)).collect(),
         refused_counts: found
             .refused_counts
             .iter()
@@ -403,8 +403,13 @@ impl Ground<'_> {
 }
 
 /// A refused layout; `smallest` fits, by engine.
-fn refused(input: &PlanInput, smallest: &[Option<Shape>], refused: &Refused) -> RefusedLayout {
-    let refusal = &refused.misfit.refusal;
+fn refused(
+    input: &PlanInput,
+    found: &Found<'_>,
+    smallest: &[Option<Shape>],
+    refused: &Refused,
+) -> RefusedLayout {
+    let Misfit { refusal, short_by } = found.in_words(refused);
     let settings = input.engines.get(refused.engine);
     let nearest = refusal.nearest.or_else(|| smallest.get(refused.engine).copied().flatten());
     RefusedLayout {
@@ -414,9 +419,9 @@ fn refused(input: &PlanInput, smallest: &[Option<Shape>], refused: &Refused) -> 
             version: settings.map_or_else(String::new, |s| s.version.clone()),
         },
         code: refusal.code.as_str().to_owned(),
-        message: refusal.message.clone(),
+        message: refusal.message,
         nearest: nearest.map(|s| shape(&s)),
-        short_by_bytes: refused.misfit.short_by.map(Bytes::get),
+        short_by_bytes: short_by.map(Bytes::get),
     }
 }
 

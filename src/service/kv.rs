@@ -292,7 +292,7 @@ fn place<'a>(subject: &Subject, input: &'a PlanInput) -> Result<(Ground<'a>, Sha
     let mut found = search::search(input);
     let Some(best) = found.ranked.first().map(|r| (r.ground, r.candidate.replica.shape, r.candidate.dp))
     else {
-        let why = found.refused.first().map_or_else(String::new, |r| r.misfit.refusal.message.clone());
+        let why = found.refused.first().map_or_else(String::new, |r| found.in_words(r).refusal.message);
         let fault = FieldError::at(
             &Pointer::root().key("layout"),
             "nothing_fits",

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use smallvec::SmallVec;
 
-use super::quantisation::Quantiser;
+use super::quantisation::{Quantiser, Under};
 use crate::planner::model::LayerKind;
 use crate::planner::model::cache::LayerCache;
 use crate::planner::model::dtype::Dtype;
@@ -16,6 +16,8 @@ pub struct Layer<'q> {
     quantiser: &'q Quantiser,
     /// Bare name of the module that everything here lies under, e.g. `layers.3`.
     prefix: String,
+    /// Layers of one class have the same formats.
+    class: Option<usize>,
     /// Set for towers: every tensor has this role.
     role: Option<Role>,
     /// Set for towers and other parts that no quantisation touches.
@@ -42,9 +44,11 @@ pub struct Experts {
 
 impl<'q> Layer<'q> {
     pub fn new(quantiser: &'q Quantiser, prefix: impl Into<String>) -> Self {
+        let prefix = prefix.into();
         Self {
             quantiser,
-            prefix: prefix.into(),
+            class: quantiser.class_of(&prefix),
+            prefix,
             role: None,
             plain: false,
             name: String::new(),
@@ -67,8 +71,13 @@ impl<'q> Layer<'q> {
         self.quantiser.dtype
     }
 
-    fn full_name(&self, name: &str) -> String {
-        if self.prefix.is_empty() { name.to_owned() } else { format!("{}.{name}", self.prefix) }
+    /// Storage of the linear layer of this name.
+    fn storage_of(&self, name: &str) -> Storage {
+        self.quantiser.format_within(self.under(), name, false).linear(self.dtype())
+    }
+
+    fn under(&self) -> Under<'_> {
+        Under { prefix: &self.prefix, class: self.class }
     }
 
     fn push(
@@ -101,12 +110,7 @@ impl<'q> Layer<'q> {
 
     /// A linear layer, quantised as the checkpoint says. A bias is cut as the outputs are.
     pub fn linear(&mut self, role: Role, name: &'static str, outputs: &[Part], inputs: Part, bias: bool) {
-        // a name is put together only where it may decide
-        let storage = if self.plain || self.quantiser.is_plain() {
-            Storage::plain(self.dtype())
-        } else {
-            self.quantiser.linear(&self.full_name(name))
-        };
+        let storage = if self.plain { Storage::plain(self.dtype()) } else { self.storage_of(name) };
         self.push(Cow::Borrowed(name), role, outputs, inputs, storage, true);
         if bias {
             self.vector(role, format!("{name}.bias"), outputs);
@@ -232,20 +236,13 @@ impl<'q> Layer<'q> {
         let part = Part::even(width, "intermediate size");
         let (up, outputs): (&str, &[Part]) =
             if gated { ("gate_up_proj", &[part, part]) } else { ("up_proj", &[part]) };
-        let up_storage = self.quantiser.linear(&self.full_name(&format!("{name}.{up}")));
-        let down_storage = self.quantiser.linear(&self.full_name(&format!("{name}.down_proj")));
-        self.push(Cow::Owned(format!("{name}.{up}")), role, outputs, Part::whole(hidden), up_storage, true);
+        let (up_name, down_name) = (within(name, up), within(name, "down_proj"));
+        let (up_storage, down_storage) = (self.storage_of(&up_name), self.storage_of(&down_name));
+        self.push(up_name, role, outputs, Part::whole(hidden), up_storage, true);
         if bias {
             self.vector(role, format!("{name}.{up}.bias"), outputs);
         }
-        self.push(
-            Cow::Owned(format!("{name}.down_proj")),
-            role,
-            &[Part::whole(hidden)],
-            part,
-            down_storage,
-            true,
-        );
+        self.push(down_name, role, &[Part::whole(hidden)], part, down_storage, true);
         if bias {
             self.vector(role, format!("{name}.down_proj.bias"), &[Part::whole(hidden)]);
         }
@@ -271,7 +268,7 @@ impl<'q> Layer<'q> {
         if count == 0 {
             return;
         }
-        let format = self.quantiser.format_of(&self.full_name(name), true);
+        let format = self.quantiser.format_within(self.under(), name, true);
         let alignment = self.quantiser.alignment;
         let dtype = self.dtype();
         let part = Part::even(width, "expert intermediate size");
@@ -284,7 +281,7 @@ impl<'q> Layer<'q> {
         let mut push =
             |suffix: &str, outputs: SmallVec<[Part; 3]>, inputs: Part, storage: Storage, is_matmul: bool| {
                 self.tensors.push(Tensor {
-                    name: Cow::Owned(format!("{name}.{suffix}")),
+                    name: within(name, suffix),
                     role: Role::RoutedExperts,
                     outputs,
                     inputs,
@@ -364,6 +361,31 @@ impl<'q> Layer<'q> {
     }
 }
 
+/// Names that most models have, so that none is put together again for each layer.
+const USUAL_NAMES: [&str; 10] = [
+    "mlp.gate_up_proj",
+    "mlp.down_proj",
+    "mlp.up_proj",
+    "mlp.experts.w13",
+    "mlp.experts.w2",
+    "mlp.shared_experts.gate_up_proj",
+    "mlp.shared_experts.down_proj",
+    "mlp.shared_expert.gate_up_proj",
+    "mlp.shared_expert.down_proj",
+    "block_sparse_moe.experts.w13",
+];
+
+/// `name.part`.
+fn within(name: &str, part: &str) -> Cow<'static, str> {
+    let is = |usual: &&&str| {
+        usual.strip_prefix(name).and_then(|rest| rest.strip_prefix('.')).is_some_and(|rest| rest == part)
+    };
+    match USUAL_NAMES.iter().find(is) {
+        Some(usual) => Cow::Borrowed(usual),
+        None => Cow::Owned(format!("{name}.{part}")),
+    }
+}
+
 /// Layers so far: equal ones share a kind.
 #[derive(Default)]
 pub struct Stack {
@@ -371,7 +393,32 @@ pub struct Stack {
     pub kinds: Vec<LayerKind>,
 }
 
+/// Kinds by what their layers are built of, and by the class of layer that the checkpoint's lists make of them.
+pub struct Alike<K>(Vec<(usize, K, usize)>);
+
+impl<K> Default for Alike<K> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
 impl Stack {
+    /// Add a layer that is built of `of`, of which the class of a layer decides the rest: built once.
+    pub fn push_alike<'q, K: PartialEq>(
+        &mut self,
+        alike: &mut Alike<K>,
+        of: K,
+        layer: Layer<'q>,
+        build: impl FnOnce(Layer<'q>) -> Layer<'q>,
+    ) {
+        let Some(class) = layer.class else { return self.push(build(layer)) };
+        if let Some((.., kind)) = alike.0.iter().find(|(known, key, _)| *known == class && *key == of) {
+            return self.layers.push(*kind);
+        }
+        self.push(build(layer));
+        alike.0.extend(self.layers.last().map(|kind| (class, of, *kind)));
+    }
+
     /// Add the next layer.
     pub fn push(&mut self, layer: Layer<'_>) {
         let kind = layer.into_kind();

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::names::Pattern;
-use super::quantisation::Format;
+use super::quantisation::{Format, Listed};
 
 /// Patterns with their formats; the first that matches wins.
 #[derive(Default)]
@@ -28,6 +28,16 @@ impl ByName {
     /// True without any pattern.
     pub const fn is_empty(&self) -> bool {
         self.pushed == 0
+    }
+
+    /// Every pattern with its format, as the list has them.
+    pub fn in_order(&self) -> impl Iterator<Item = (Listed<'_>, Format)> {
+        let names = self.names.iter().map(|(name, (place, format))| (*place, Listed::Text(name), *format));
+        let patterns =
+            self.patterns.iter().map(|(place, pattern, format)| (*place, Listed::from(pattern), *format));
+        let mut all: Vec<_> = names.chain(patterns).collect();
+        all.sort_by_key(|(place, ..)| *place);
+        all.into_iter().map(|(_, pattern, format)| (pattern, format))
     }
 
     /// The format of a module that is called `name`, or `shards` where it is fused of several.

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 
 use regex::Regex;
 
+use super::quantisation::Listed;
+
 /// Longest regular expression that is read.
 const MAX_PATTERN: usize = 500;
 
@@ -102,6 +104,12 @@ impl Patterns {
 
     pub fn is_empty(&self) -> bool {
         self.names.is_empty() && self.others.is_empty()
+    }
+
+    /// Every pattern.
+    pub fn all(&self) -> impl Iterator<Item = Listed<'_>> {
+        let names = self.names.iter().map(|name| Listed::Text(name));
+        names.chain(self.others.iter().map(Listed::from))
     }
 
     /// True when one names this module.

@@ -288,12 +288,13 @@ fn milder(a: TooSlow, b: TooSlow) -> TooSlow {
 
 /// The refusal by memory that missed by the fewest bytes, else the last one.
 fn refused(found: &Found<'_>) -> Option<WhyNot> {
-    let nearest =
-        found.refused.iter().filter(|r| r.misfit.short_by.is_some()).min_by_key(|r| r.misfit.short_by);
-    nearest.or(found.refused.last()).map(|r| WhyNot {
-        code: r.misfit.refusal.code.as_str().to_owned(),
-        message: r.misfit.refusal.message.clone(),
-        short_by_bytes: r.misfit.short_by.map(super::units::Bytes::get),
+    found.nearest_miss().or(found.refused.last()).map(|refused| {
+        let misfit = found.in_words(refused);
+        WhyNot {
+            code: misfit.refusal.code.as_str().to_owned(),
+            message: misfit.refusal.message,
+            short_by_bytes: misfit.short_by.map(super::units::Bytes::get),
+        }
     })
 }
 

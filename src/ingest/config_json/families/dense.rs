@@ -1,6 +1,6 @@
 //! Dense decoders: attention by head, one multi-layer perceptron a layer.
 
-use super::super::build::Stack;
+use super::super::build::{Alike, Stack};
 use super::reach::{Windows, name_layer, reaches};
 use super::{Attention, Body, Context, FinalNorm, QkNorm, Rope, inverse_frequencies, rope_buffer};
 use crate::planner::model::cache::Reach;
@@ -357,35 +357,37 @@ pub fn read<'c>(context: &Context<'c>) -> Option<Body<'c>> {
     let local_rope =
         local_base.map_or(local_rope, |base| Rope { base, positions: context.positions(), ..local_rope });
     let mut stack = Stack::default();
+    let mut alike = Alike::default();
     for (index, reach) in reaches.into_iter().enumerate() {
-        let mut layer = context.layer(index);
-        name_layer(&mut layer, reach);
-        Attention { reach, ..base }.build(&mut layer, "self_attn");
-        if style.sinks {
-            base.sinks(&mut layer);
-        }
-        layer.mlp("mlp", base.hidden, width, style.gated, style.mlp_bias);
-        if style.learned_activation {
-            layer.norm("mlp.act_fn", 2);
-            // and two that stay as they are, in the model's format
-            layer.own_buffer(layer.dtype().bytes().saturating_mul(2));
-        }
-        for norm in style.norms {
-            layer.layer_norm(norm, base.hidden, style.norm_bias);
-        }
-        let rope = if matches!(reach, Reach::Sliding { .. }) { local_rope } else { full_rope };
-        if style.slopes {
-            // the slopes are numbers of the program, no tensor
-        } else if style.transformers {
-            inverse_frequencies(&mut layer, rope);
-        } else {
-            rope_buffer(&mut layer, rope);
-        }
-        if context.architecture.contains("Gemma") {
-            // the factor on token vectors, one number
-            layer.shared_buffer("normalizer".to_owned(), layer.dtype().bytes());
-        }
-        stack.push(layer);
+        stack.push_alike(&mut alike, reach, context.layer(index), |mut layer| {
+            name_layer(&mut layer, reach);
+            Attention { reach, ..base }.build(&mut layer, "self_attn");
+            if style.sinks {
+                base.sinks(&mut layer);
+            }
+            layer.mlp("mlp", base.hidden, width, style.gated, style.mlp_bias);
+            if style.learned_activation {
+                layer.norm("mlp.act_fn", 2);
+                // and two that stay as they are, in the model's format
+                layer.own_buffer(layer.dtype().bytes().saturating_mul(2));
+            }
+            for norm in style.norms {
+                layer.layer_norm(norm, base.hidden, style.norm_bias);
+            }
+            let rope = if matches!(reach, Reach::Sliding { .. }) { local_rope } else { full_rope };
+            if style.slopes {
+                // the slopes are numbers of the program, no tensor
+            } else if style.transformers {
+                inverse_frequencies(&mut layer, rope);
+            } else {
+                rope_buffer(&mut layer, rope);
+            }
+            if context.architecture.contains("Gemma") {
+                // the factor on token vectors, one number
+                layer.shared_buffer("normalizer".to_owned(), layer.dtype().bytes());
+            }
+            layer
+        });
     }
     let final_norm = match (style.norms.is_empty(), style.norm_bias) {
         (true, _) => FinalNorm::None,

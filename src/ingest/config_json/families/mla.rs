@@ -1,6 +1,6 @@
 //! Multi-head latent attention: DeepSeek V2 to V3.2, Kimi K2, GLM-5, with and without an indexer.
 
-use super::super::build::{Experts as Stacked, Layer, Stack};
+use super::super::build::{Alike, Experts as Stacked, Layer, Stack};
 use super::moe::{EXPERT_COUNT, EXPERTS_PER_TOKEN, Mixture, by_list};
 use super::{Body, Context, FinalNorm, Rope, rope_buffer};
 use crate::planner::model::cache::{LayerCache, Reach};
@@ -180,30 +180,33 @@ pub fn read<'c>(context: &Context<'c>) -> Option<Body<'c>> {
     let dense_width = config.size(&["intermediate_size"]);
     let rope = Rope::of(context, latent.rope, None);
     let mut stack = Stack::default();
+    let mut alike = Alike::default();
     for index in 0..layers {
-        let mut layer = context.layer(index);
-        layer.name = if is_sparse { "sparse_mla" } else { "mla" }.to_owned();
         let own = own_indexer.get(index).copied().unwrap_or(false);
-        Latent { sparse: is_sparse, indexer: sizes.filter(|_| own), ..latent }.build(&mut layer);
-        match mixture.as_ref().filter(|_| with_experts.get(index).copied().unwrap_or(false)) {
-            Some(mixture) => {
-                layer.name.push_str("+moe");
-                mixture.build(&mut layer, "mlp", "mlp.gate", "shared_experts");
+        let experts = with_experts.get(index).copied().unwrap_or(false);
+        stack.push_alike(&mut alike, (own, experts), context.layer(index), |mut layer| {
+            layer.name = if is_sparse { "sparse_mla" } else { "mla" }.to_owned();
+            Latent { sparse: is_sparse, indexer: sizes.filter(|_| own), ..latent }.build(&mut layer);
+            match mixture.as_ref().filter(|_| experts) {
+                Some(mixture) => {
+                    layer.name.push_str("+moe");
+                    mixture.build(&mut layer, "mlp", "mlp.gate", "shared_experts");
+                }
+                // the sparse classes keep dense layers whole under sequence parallelism too
+                None => {
+                    let sharing = if sparse_class { Sharing::SharedExperts } else { Sharing::Tensor };
+                    layer.dense_shared("mlp", latent.hidden, dense_width, sharing);
+                }
             }
-            // the sparse classes keep dense layers whole under sequence parallelism too
-            None => {
-                let sharing = if sparse_class { Sharing::SharedExperts } else { Sharing::Tensor };
-                layer.dense_shared("mlp", latent.hidden, dense_width, sharing);
+            layer.norm("input_layernorm", latent.hidden);
+            layer.norm("post_attention_layernorm", latent.hidden);
+            rope_buffer(&mut layer, rope);
+            if own && !config.flag(&["indexer_rope_interleave"], false) {
+                // the indexer pairs features the other way, so it has a table of its own
+                rope_buffer(&mut layer, Rope { base: -rope.base, ..rope });
             }
-        }
-        layer.norm("input_layernorm", latent.hidden);
-        layer.norm("post_attention_layernorm", latent.hidden);
-        rope_buffer(&mut layer, rope);
-        if own && !config.flag(&["indexer_rope_interleave"], false) {
-            // the indexer pairs features the other way, so it has a table of its own
-            rope_buffer(&mut layer, Rope { base: -rope.base, ..rope });
-        }
-        stack.push(layer);
+            layer
+        });
     }
     let mut body = context.body(stack, context.tied(false), FinalNorm::Rms);
     body.query_heads = latent.heads;

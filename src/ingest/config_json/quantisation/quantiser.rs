@@ -1,10 +1,12 @@
 //! The rule from the name of a module to its storage.
 
+use std::cell::{OnceCell, RefCell};
+
 use super::super::by_name::ByName;
 use super::super::names::{self, Patterns};
+use super::classes::Classes;
 use super::format::{Alignment, Format, Packing};
 use crate::planner::model::dtype::Dtype;
-use crate::planner::model::storage::Storage;
 
 /// The rule from module name to format.
 pub struct Quantiser {
@@ -31,6 +33,25 @@ pub struct Quantiser {
     pub quantises_head: bool,
     /// For people.
     pub label: String,
+    /// What was found out of layers that are alike.
+    pub(super) known: Known,
+}
+
+/// Layers that are alike, and the formats of their modules.
+#[derive(Default)]
+pub(super) struct Known {
+    classes: OnceCell<Classes>,
+    /// By class of layer, the module's name within it, and whether it is of experts.
+    formats: RefCell<Vec<(usize, bool, String, Format)>>,
+}
+
+/// A layer as a quantiser knows it.
+#[derive(Debug, Clone, Copy)]
+pub struct Under<'n> {
+    /// Bare name of the layer, e.g. `layers.3`.
+    pub prefix: &'n str,
+    /// As [`Quantiser::class_of`] gives it.
+    pub class: Option<usize>,
 }
 
 /// How an ignore list is read.
@@ -59,6 +80,7 @@ impl Quantiser {
             latent_cache_scales: false,
             quantises_head: false,
             label: dtype_label(dtype).to_owned(),
+            known: Known::default(),
         }
     }
 
@@ -87,6 +109,37 @@ impl Quantiser {
         if self.default_applies { self.default } else { Format::Plain }
     }
 
+    /// The class of what lies under `prefix`: layers of one class have the same formats.
+    pub fn class_of(&self, prefix: &str) -> Option<usize> {
+        if self.is_plain() {
+            return Some(0);
+        }
+        let classes = self.known.classes.get_or_init(|| Classes::of(&self.ignore, &self.by_name));
+        classes.class_of(prefix)
+    }
+
+    /// [`Quantiser::format_of`] of a module of a layer; what is known of a layer that is alike is not looked for again.
+    pub fn format_within(&self, layer: Under<'_>, module: &str, is_experts: bool) -> Format {
+        if self.is_plain() {
+            return Format::Plain;
+        }
+        let full = || {
+            if layer.prefix.is_empty() { module.to_owned() } else { format!("{}.{module}", layer.prefix) }
+        };
+        // a module within further layers may be named as one of those
+        let Some(class) = layer.class.filter(|_| !module.contains("layers")) else {
+            return self.format_of(&full(), is_experts);
+        };
+        let known = self.known.formats.borrow().iter().find_map(|(of, experts, name, format)| {
+            (*of == class && *experts == is_experts && name == module).then_some(*format)
+        });
+        known.unwrap_or_else(|| {
+            let format = self.format_of(&full(), is_experts);
+            self.known.formats.borrow_mut().push((class, is_experts, module.to_owned(), format));
+            format
+        })
+    }
+
     /// Rows of a quantisation block, where the layers are quantised by block.
     pub const fn block(&self) -> Option<u64> {
         match self.default {
@@ -106,11 +159,6 @@ impl Quantiser {
             || self.ignore.matches(&sample)
             || (self.matching == Matching::Loose && self.ignore.is_part_of(&sample))
             || (self.matching == Matching::Loose && prefix.starts_with("vision"))
-    }
-
-    /// Storage of the linear layer of this name.
-    pub fn linear(&self, name: &str) -> Storage {
-        self.format_of(name, false).linear(self.dtype)
     }
 
     /// True when the ignore list names this module.

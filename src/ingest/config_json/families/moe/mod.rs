@@ -5,7 +5,7 @@ mod style;
 
 pub use mixture::{EXPERT_COUNT, EXPERTS_PER_TOKEN, Mixture, by_list, by_step};
 
-use super::super::build::{Layer, Stack};
+use super::super::build::{Alike, Layer, Stack};
 use super::reach::{Windows, layer_types, name_layer, reaches};
 use super::{Attention, Body, Context, FinalNorm, QkNorm, Rope, inverse_frequencies, rope_buffer};
 use crate::planner::model::ClassLimits;
@@ -88,42 +88,46 @@ pub fn read<'c>(context: &Context<'c>) -> Option<Body<'c>> {
     let all_sparse = style.sparse.iter().all(|sparse| *sparse);
     let dense_width = if all_sparse { 0 } else { context.config.size(style.dense_width) };
     let mut stack = Stack::default();
+    let mut alike = Alike::default();
     for (index, reach) in reaches(context, style.windows, layers).into_iter().enumerate() {
-        let mut layer = context.layer(index);
-        name_layer(&mut layer, reach);
-        Attention { reach, ..base }.build(&mut layer, "self_attn");
-        if style.sinks {
-            base.sinks(&mut layer);
-        }
-        if style.gate_projection {
-            let gate = [Part::units(base.heads, base.head, "query heads")];
-            layer.linear(Role::Attention, "self_attn.gate_proj", &gate, Part::whole(base.hidden), false);
-        }
-        if let Some(index_of_layer) =
-            style.index.as_ref().filter(|own| own.layers.get(index).copied().unwrap_or(false))
-        {
-            layer.name = "block_sparse_attention".to_owned();
-            index_of_layer.build(&mut layer, base.hidden);
-        }
+        let own_index =
+            style.index.as_ref().is_some_and(|own| own.layers.get(index).copied().unwrap_or(false));
         let is_sparse = style.sparse.get(index).copied().unwrap_or(true);
-        if is_sparse {
-            layer.name.push_str("+moe");
-            style.mixture.build(&mut layer, style.block, "gate", style.shared);
-        } else {
-            layer.mlp("mlp", base.hidden, dense_width, true, false);
-        }
-        for norm in style.norms {
-            layer.layer_norm(norm, base.hidden, style.norm_bias);
-        }
         let kind = types.as_ref().and_then(|types| types.get(index).copied());
-        let rope = Rope::of(context, base.head, kind);
-        let rope = if context.architecture == "Glm4MoeForCausalLM" { rope.with_axes(context) } else { rope };
-        if style.transformers {
-            inverse_frequencies(&mut layer, rope);
-        } else {
-            rope_buffer(&mut layer, rope);
-        }
-        stack.push(layer);
+        let of = (reach, own_index, is_sparse, kind);
+        stack.push_alike(&mut alike, of, context.layer(index), |mut layer| {
+            name_layer(&mut layer, reach);
+            Attention { reach, ..base }.build(&mut layer, "self_attn");
+            if style.sinks {
+                base.sinks(&mut layer);
+            }
+            if style.gate_projection {
+                let gate = [Part::units(base.heads, base.head, "query heads")];
+                layer.linear(Role::Attention, "self_attn.gate_proj", &gate, Part::whole(base.hidden), false);
+            }
+            if let Some(index_of_layer) = style.index.as_ref().filter(|_| own_index) {
+                layer.name = "block_sparse_attention".to_owned();
+                index_of_layer.build(&mut layer, base.hidden);
+            }
+            if is_sparse {
+                layer.name.push_str("+moe");
+                style.mixture.build(&mut layer, style.block, "gate", style.shared);
+            } else {
+                layer.mlp("mlp", base.hidden, dense_width, true, false);
+            }
+            for norm in style.norms {
+                layer.layer_norm(norm, base.hidden, style.norm_bias);
+            }
+            let rope = Rope::of(context, base.head, kind);
+            let rope =
+                if context.architecture == "Glm4MoeForCausalLM" { rope.with_axes(context) } else { rope };
+            if style.transformers {
+                inverse_frequencies(&mut layer, rope);
+            } else {
+                rope_buffer(&mut layer, rope);
+            }
+            layer
+        });
     }
     let final_norm = if style.norm_bias { FinalNorm::Layer { bias: true } } else { FinalNorm::Rms };
     let mut body = context.body(stack, context.tied(style.tied), final_norm);
