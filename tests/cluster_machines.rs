@@ -47,7 +47,7 @@ fn the_fragment_of_the_kubernetes_documentation() {
       "conditions":[{"type":"Ready","status":"True"}]}}]}"#;
     let (format, pools, warnings) = meaning(text);
     assert_eq!(format, Format::KubernetesNodes);
-    assert_eq!(pools, ["1x7 h100-sxm5-80gb | nvlink4/7 | infiniband-ndr"]);
+    assert_eq!(pools, ["1x7 h100-sxm5-80gb | nvlink4/7 | efa-v2"]);
     assert_eq!(warnings, ["gpus_not_allocatable"]);
 }
 

@@ -273,6 +273,17 @@ const ALIKE: &[(&str, Means)] = &[
     ("4x p5", Asks(&["p5.48xlarge"])),
     ("8 L40S with NVLink", Asks(&["L40S"])),
     ("8 Z100", Unknown(&["V100"])),
+    ("a quarter of a DGX H100", Asks(&["2 H100"])),
+    ("H100 cluster", Asks(&["8 H100"])),
+    ("tpu v5e-16", Pools(&["2x8 tpu-v5e | ici-v5e/16 | ethernet-100"], &[])),
+    ("2x a3-highgpu-4g", Pools(&["2x4 h100-sxm5-80gb | nvlink4/4 | ethernet-100"], &[])),
+    ("GB200 NVL4", Asks(&["4 GB200"])),
+    ("RTX PRO 6000 x 4", Pools(&["1x4 rtx-pro-6000-server | pcie5/4 | roce-400"], &["gpu"])),
+    ("8x B200 192GB", Pools(&["1x8 b200-sxm-180gb | nvlink5/8 | infiniband-ndr"], &["gpu_memory"])),
+    ("8x HGX H100", Pools(&["8x8 h100-sxm5-80gb | nvlink4/8 | infiniband-ndr"], &["gpus"])),
+    ("8 H100 2 nodes", Asks(&["2 nodes x 8 H100", "2 nodes x 4 H100"])),
+    ("双路4090", Pools(&["1x2 rtx-4090 | pcie4/2 | ethernet-10"], &[])),
+    ("7900 XTX x2", Unknown(&[])),
     ("hello", NoGpus),
 ];
 

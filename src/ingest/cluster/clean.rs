@@ -2,7 +2,8 @@
 
 /// Slack markup, HTML entities, typographic characters and full-width forms to plain ASCII where one exists.
 /// Letters keep their case: product names may need it for messages.
-pub(super) fn clean(text: &str) -> String {
+#[must_use]
+pub fn clean(text: &str) -> String {
     let text = without_markup(&entities(text));
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -62,7 +63,10 @@ fn without_markup(text: &str) -> String {
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('<') {
         out.push_str(before);
-        let Some((inside, behind)) = after.split_once('>') else {
+        // "ttft < 1 s, tpot > 2": nothing that a chat or a page wrote
+        let marked = after.split_once('>').filter(|_| !after.starts_with([' ', '=']) && !is_number(after));
+        let Some((inside, behind)) = marked else {
+            out.push('<');
             rest = after;
             continue;
         };
@@ -76,6 +80,10 @@ fn without_markup(text: &str) -> String {
     }
     out.push_str(rest);
     out
+}
+
+fn is_number(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_digit())
 }
 
 /// The text after a leading "@planner" or "/shardwise".
@@ -97,13 +105,15 @@ mod tests {
             ("<https://x&#124;16 H100s>", "16 H100s"),
             ("<https://x|16 H100s>", "16 H100s"),
             ("<@U012AB> 16 H100s", "16 H100s"),
+            ("ttft < 1 s, tpot > 2", "ttft < 1 s, tpot > 2"),
+            ("tpot<40ms, ttft>2", "tpot<40ms, ttft>2"),
             ("@planner 16 H100s?", "16 H100s"),
             ("16\u{a0}H100s", "16 H100s"),
             ("16&nbsp;H100s", "16 H100s"),
             ("\u{201c}16\u{201d} H100s", "16 H100s"),
             ("8\u{d7}H100", "8xH100"),
             ("\u{ff11}\u{ff16} \u{ff28}100", "16 H100"),
-            ("a < b", "a  b"),
+            ("a < b", "a < b"),
         ] {
             assert_eq!(clean(text), plain, "{text}");
         }

@@ -413,6 +413,7 @@ fn others<'c>(input: &mut Words<'_, 'c>) -> ModalResult<Phrase<'c>> {
         Word::Over => Phrase::Over,
         Word::Times => Phrase::Times,
         Word::Half => Phrase::Half,
+        Word::Share(parts) => Phrase::Share(*parts),
         Word::Vague => Phrase::Vague,
         Word::Negative => Phrase::Negative,
         Word::Huge(n) => Phrase::Huge(n.clone()),

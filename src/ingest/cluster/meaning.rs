@@ -7,13 +7,16 @@ use super::request::set_slices;
 use super::said::{Named, Said};
 use super::size::size_of;
 use super::systems::{nodes_by_type, system};
-use crate::catalogue::hardware::HardwareCatalogue;
+use crate::catalogue::hardware::{Form, HardwareCatalogue};
 use crate::planner::hardware::{ClusterAssumption, ClusterWarning, NodePool};
 use crate::planner::units::Bytes;
 
 /// What every pool of slices is warned of.
 pub(super) const NO_LINKS_BETWEEN_SLICES: &str =
     "MIG slices have no links to each other: tensor parallelism over slices is not possible";
+
+/// Chips of a TPU v5e or v6e pod, which one interconnect joins over all of its hosts (Google Cloud, "TPU v5e", "TPU v6e").
+const TPU_POD_CHIPS: u64 = 256;
 
 /// A pool and what was assumed to read it.
 #[derive(Debug)]
@@ -31,6 +34,9 @@ pub(super) fn meaning(said: &Said<'_>, catalogue: &HardwareCatalogue) -> Result<
     if said.negative {
         return Err(ClusterError::no_gpus("a negative number of GPUs: nothing can be planned on them"));
     }
+    if said.share.is_some() {
+        return Err(a_share(said, catalogue));
+    }
     let names = || said.named.iter().chain(&said.also);
     let node_name = names().find(|n| !n.described.nodes().is_empty());
     // "DGX GB200 NVL72" names its rack
@@ -43,6 +49,18 @@ pub(super) fn meaning(said: &Said<'_>, catalogue: &HardwareCatalogue) -> Result<
         (None, Some(gpu)) => gpus(said, gpu, catalogue),
         (None, None) => Err(nameless(said, catalogue)),
     }
+}
+
+/// "a quarter of a DGX H100": how many GPUs that is, is for the one who says it.
+fn a_share(said: &Said<'_>, catalogue: &HardwareCatalogue) -> ClusterError {
+    let Some(named) = &said.named else {
+        return ClusterError::ambiguous("how many GPUs is that part, and of which product?", ["2 H100"]);
+    };
+    let node = named.described.nodes().first().and_then(|&i| catalogue.node_at(i));
+    let gpu = node.and_then(|node| catalogue.gpu_entry_by_key(&node.gpu)).map(|e| e.gpu.short_name.clone());
+    let gpu = gpu.unwrap_or_else(|| named.spelling.clone());
+    let message = format!("how many GPUs is that part of {}?", named.spelling);
+    ClusterError::ambiguous(message, [2, 1, 4].map(|n| format!("{n} {gpu}")))
 }
 
 /// A group of GPUs in nodes as they are usual.
@@ -83,7 +101,11 @@ fn gpus(said: &Said<'_>, named: &Named<'_>, catalogue: &HardwareCatalogue) -> Re
         gpus_per_node: size.per_node,
         gpu: product.gpu,
         intra_link: usual.intra,
-        island_gpus: usual.island_gpus,
+        island_gpus: if product.entry.form == Form::Pod && size.nodes > 1 {
+            size.nodes.saturating_mul(size.per_node).min(TPU_POD_CHIPS)
+        } else {
+            usual.island_gpus
+        },
         host_link: usual.host,
         inter_link: usual.inter,
         inter_links_per_node: usual.nics_per_node,

@@ -7,6 +7,7 @@ mod links;
 mod machines;
 mod meaning;
 mod numbers;
+mod pieces;
 mod product;
 mod request;
 mod said;
@@ -17,8 +18,10 @@ pub mod topology;
 mod vocabulary;
 mod words;
 
+pub use clean::clean;
 pub use error::{ClusterError, ClusterErrorKind};
 pub use machines::{Format, ParsedCluster, recognise};
+pub use pieces::{Part, Piece, pieces, spelled_number};
 pub use request::{from_json, read, saved_name};
 pub use text::{MAX_POOLS, MAX_TEXT_CHARS, parse_text};
 

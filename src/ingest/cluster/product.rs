@@ -92,6 +92,10 @@ pub(super) fn product<'c>(
     let mut product =
         Product { entry: chosen, gpu: chosen.gpu.clone(), assumed: Vec::new(), warnings: Vec::new() };
     product.note_open_points(&said);
+    if squashed(&named.spelling) == squashed(&chosen.family) {
+        product.note_edition(&said);
+    }
+    product.note_rounding(traits.memory_gb.or_else(|| memory_in(&named.spelling)));
     if let Some((slices, gb)) = traits.mig {
         product.gpu = slice_of(chosen, slices, gb)?;
     }
@@ -131,6 +135,54 @@ impl Product<'_> {
             });
         }
     }
+}
+
+impl Product<'_> {
+    /// "RTX PRO 6000" comes in editions of one size and form.
+    fn note_edition(&mut self, said: &[&GpuEntry]) {
+        let like = |e: &&&GpuEntry| e.marketing_gb == self.entry.marketing_gb && e.form == self.entry.form;
+        let names = distinct(said.iter().filter(like).map(|e| e.gpu.key.clone()));
+        if names.len() > 1 {
+            self.assumed.push(ClusterAssumption {
+                name: "gpu".to_owned(),
+                value: self.entry.gpu.key.clone(),
+                source: format!(
+                    "{} comes as {}; {} is taken",
+                    family_name(self.entry),
+                    names.join(", "),
+                    self.entry.gpu.key
+                ),
+            });
+        }
+    }
+
+    /// "B200 192GB" is the part of 180 GB: say which size was taken.
+    fn note_rounding(&mut self, said: Option<(f64, f64)>) {
+        let taken = self.entry.marketing_gb;
+        let usable = self.entry.driver_total_mib.map(|mib| (mib as f64 / 1024.0).round());
+        let exact = |gb: f64| gb == taken as f64 || Some(gb) == usable;
+        let near = |gb: f64| (gb - taken as f64).abs() <= taken as f64 * 2.0 * MEMORY_TOLERANCE;
+        if let Some((gb, _)) = said.filter(|(low, high)| low == high && near(*low) && !exact(*low)) {
+            self.assumed.push(ClusterAssumption {
+                name: "gpu_memory".to_owned(),
+                value: format!("{taken} GB"),
+                source: format!("{} of {taken} GB is the nearest to {gb} GB", self.entry.gpu.short_name),
+            });
+        }
+    }
+}
+
+/// The size in a spelling that has one: 192 of "B200 192GB".
+fn memory_in(spelling: &str) -> Option<(f64, f64)> {
+    let lower = spelling.to_ascii_lowercase();
+    let number = lower.strip_suffix("gb").or_else(|| lower.strip_suffix('g'))?.trim_end();
+    let start = number.rfind(|c: char| !c.is_ascii_digit()).map_or(0, |at| at + 1);
+    let gb = number.get(start..)?.parse().ok()?;
+    Some((gb, gb))
+}
+
+fn squashed(name: &str) -> String {
+    name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
 }
 
 fn distinct(names: impl Iterator<Item = String>) -> Vec<String> {
@@ -200,6 +252,14 @@ fn without_figures(named: &Named<'_>, catalogue: &HardwareCatalogue) -> ClusterE
 
 fn no_such_variant(named: &Named<'_>, traits: Traits, family: &[&GpuEntry]) -> ClusterError {
     let variants: Vec<String> = family.iter().map(|e| e.gpu.key.clone()).collect();
+    let superchip = family.iter().any(|entry| entry.form == Form::Superchip);
+    if traits.form == Some(Form::Nvl) && superchip {
+        let name = &named.spelling;
+        let message = format!(
+            "boards of {name} joined by NVLink are not in the catalogue, only superchips and NVL72 racks: how many GPUs is it?"
+        );
+        return ClusterError::ambiguous(message, [format!("4 {name}"), format!("72 {name}")]);
+    }
     let asked = match (traits.memory_gb, traits.form) {
         (Some((low, high)), _) if low < high => format!("{low} to {high} GB"),
         (Some((gb, _)), _) => format!("{gb} GB"),

@@ -88,7 +88,13 @@ fn recognised(
         let detail = format!("expected at most {MAX_TEXT_BYTES} bytes, got {}", text.len());
         return Err(vec![FieldError::at(place, "out_of_range", detail)]);
     }
-    recognise(text, gpu, nodes, catalogue).map_err(|e| vec![e.into_field_error(place)])
+    recognise(text, gpu, nodes, catalogue).map_err(|error| {
+        let of_gpu = error.kind == ClusterErrorKind::UnknownGpu
+            && gpu.is_some_and(|gpu| super::machines::names_nothing(gpu, catalogue));
+        // beside a text, the product has a field of its own
+        let place = if of_gpu { &Pointer::root().key("gpu") } else { place };
+        vec![error.into_field_error(place)]
+    })
 }
 
 fn from_object(

@@ -59,6 +59,10 @@ pub(super) struct Said<'c> {
     /// NVLink domains and the GPUs of each.
     pub domains: Option<u64>,
     pub domain_gpus: Option<u64>,
+    /// "8 H100 2 nodes": nothing says whether the count is of one node or of all.
+    pub nodes_behind: bool,
+    /// "8x": a product of counts, not a total.
+    pub multiplied: bool,
     /// True when the counts are spread over the nodes named behind them ("16 H100s on 2 nodes").
     pub total_over_nodes: bool,
     pub memory_gb: Option<(f64, f64)>,
@@ -67,6 +71,8 @@ pub(super) struct Said<'c> {
     pub form: Option<Form>,
     pub mig: Option<(u64, u64)>,
     pub half: bool,
+    /// "a quarter of": one of so many parts.
+    pub share: Option<u64>,
     pub vague: bool,
     pub negative: bool,
     pub huge: Option<String>,
@@ -115,6 +121,7 @@ pub(super) enum Phrase<'c> {
     Over,
     Times,
     Half,
+    Share(u64),
     Vague,
     Negative,
     Huge(String),
@@ -233,8 +240,12 @@ impl<'c> State<'c> {
             // "no H100s"
             Phrase::No if !said.has_product() && said.before.is_empty() => said.before.push(0),
             Phrase::Over => self.over = true,
-            Phrase::Times => self.times = true,
+            Phrase::Times => {
+                self.times = true;
+                said.multiplied = true;
+            }
             Phrase::Half => said.half = true,
+            Phrase::Share(parts) => said.share = Some(parts),
             Phrase::Vague => said.vague = true,
             Phrase::Negative => said.negative = true,
             Phrase::Huge(n) => said.huge = Some(n),
@@ -248,6 +259,7 @@ impl<'c> State<'c> {
         match unit {
             Unit::Node | Unit::Nodes => {
                 said.total_over_nodes |= over;
+                said.nodes_behind = said.has_product() && !over;
                 said.nodes = Some(n);
             }
             Unit::Tray => said.trays = Some(n),

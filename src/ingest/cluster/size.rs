@@ -167,6 +167,18 @@ impl Counter<'_, '_> {
     fn over_nodes(&self, n: u64, nodes: u64) -> Result<Size, ClusterError> {
         let total = n.is_multiple_of(nodes).then(|| n / nodes);
         let named_first = self.said.before.len() == 1 && self.said.total_over_nodes;
+        let bare = self.said.nodes_behind && !self.said.multiplied && self.said.before.len() == 1;
+        if bare
+            && nodes > 1
+            && n <= self.usual
+            && let Some(each) = total.filter(|each| *each > 0)
+        {
+            let short = self.short();
+            let message = format!("are {n} {short} in each of the {nodes} nodes, or {each}?");
+            let candidates =
+                [format!("{nodes} nodes x {n} {short}"), format!("{nodes} nodes x {each} {short}")];
+            return Err(ClusterError::ambiguous(message, candidates));
+        }
         if named_first || n > self.usual && n > nodes && total.is_some_and(|each| each <= self.usual) {
             return match total {
                 Some(each) => Ok(exact(nodes, each)),

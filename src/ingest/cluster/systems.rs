@@ -90,6 +90,11 @@ pub(super) fn nodes_by_type(
     finish(said, Links { pool, entry, usual_source: source }, assumed, warnings, catalogue)
 }
 
+/// "H100" of `h100-sxm5-80gb`.
+fn short_of(node: &NodeType) -> String {
+    node.gpu.split('-').next().unwrap_or(&node.gpu).to_uppercase()
+}
+
 fn assumption(name: &str, value: &str, source: &str) -> ClusterAssumption {
     ClusterAssumption { name: name.to_owned(), value: value.to_owned(), source: source.to_owned() }
 }
@@ -198,13 +203,19 @@ fn count_nodes(
         let n = counts.remove(0);
         if rack.is_some_and(|gpus| n >= gpus / 2 && n.is_multiple_of(per_node)) {
             let message = format!("is {n} the number of GPUs or of {} racks?", node.key);
-            let gpus = node.gpu.split('-').next().unwrap_or(&node.gpu).to_uppercase();
+            let gpus = short_of(node);
             return Err(ClusterError::ambiguous(
                 message,
                 [format!("{n} {gpus}"), format!("{n} racks of {gpus}")],
             ));
         }
         size.nodes = each(n);
+        if n > 1 && rack.is_none() && node.cloud.is_none() {
+            let gpus = size.nodes.saturating_mul(per_node);
+            let why =
+                format!("{n} systems of {per_node} GPUs each; {n} GPUs alone are \"{n} {}\"", short_of(node));
+            size.assumed.push(assumption("gpus", &gpus.to_string(), &why));
+        }
     }
     let total = size.nodes.saturating_mul(per_node);
     if let Some(n) = counts.iter().find(|n| **n != per_node && **n != total) {

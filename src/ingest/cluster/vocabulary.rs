@@ -35,7 +35,7 @@ pub(super) fn plain_word<'c>(text: &str) -> Option<(Word<'c>, &str)> {
     // Chinese counters stand without blanks.
     let first = text.chars().next()?;
     let counter = match first {
-        '卡' | '张' | '块' | '片' => Some(Word::Unit(Unit::Gpu)),
+        '卡' | '张' | '块' | '片' | '路' => Some(Word::Unit(Unit::Gpu)),
         '台' | '机' => Some(Word::Unit(Unit::Nodes)),
         '单' => Some(Word::Number(1)),
         '双' => Some(Word::Number(2)),
@@ -153,7 +153,11 @@ fn known_word<'c>(lower: &str) -> Option<Word<'c>> {
         "each" | "per" | "every" | "apiece" => Word::Each,
         "on" | "across" | "over" | "in" | "using" | "spread" => Word::Over,
         "half" => Word::Half,
-        "some" | "several" | "lots" | "plenty" | "any" | "many" | "few" | "multiple" | "bunch" => Word::Vague,
+        "third" | "thirds" => Word::Share(3),
+        "quarter" | "quarters" => Word::Share(4),
+        "eighth" | "eighths" => Word::Share(8),
+        "some" | "several" | "lots" | "plenty" | "any" | "many" | "few" | "multiple" | "bunch"
+        | "cluster" | "clusters" => Word::Vague,
         "no" | "without" | "not" => Word::No,
         "bridge" | "bridges" | "bridged" => Word::Bridge,
         "between" | "among" | "outside" | "internode" => Word::Between,
@@ -173,8 +177,8 @@ fn known_word<'c>(lower: &str) -> Option<Word<'c>> {
         "ethernet" | "eth" | "tcp" => Word::Fabric(Fabric::Ethernet),
         "efa" => Word::Fabric(Fabric::Efa),
         "nvidia" | "amd" | "intel" | "google" | "aws" | "gcp" | "azure" | "geforce" | "tesla"
-        | "instinct" | "cluster" | "setup" | "with" | "have" | "has" | "got" | "my" | "our" | "total"
-        | "to" | "at" | "is" | "are" | "edition" | "network" | "networking" | "fabric" | "interconnect"
+        | "instinct" | "setup" | "with" | "have" | "has" | "got" | "my" | "our" | "total" | "to" | "at"
+        | "is" | "are" | "edition" | "network" | "networking" | "fabric" | "interconnect"
         | "interconnected" | "link" | "links" | "linked" | "connected" | "joined" | "by" | "via" | "them"
         | "vram" | "memory" | "mem" | "mig" | "slice" | "slices" | "type" | "model" | "form" | "factor"
         | "full" | "cloud" | "compute" | "module" | "modules" | "only" | "just" | "about" | "please"

@@ -1,6 +1,8 @@
 //! The words of a cluster text: numbers in figures and letters, sizes, product and node names,
 //! links, units. The lexer never fails: what it does not know becomes [`Word::Unknown`].
 
+use std::ops::Range;
+
 use winnow::Parser;
 use winnow::combinator::{alt, opt};
 use winnow::error::ModalResult;
@@ -58,6 +60,8 @@ pub(super) enum Word<'c> {
     Over,
     And,
     Half,
+    /// "quarter": a part of what follows, one of so many.
+    Share(u64),
     /// "some", "several".
     Vague,
     No,
@@ -86,7 +90,12 @@ pub(super) enum Word<'c> {
 
 /// Split a cleaned text into words.
 pub(super) fn words<'c>(text: &str, catalogue: &'c HardwareCatalogue) -> Vec<Word<'c>> {
-    let mut words: Vec<Word<'c>> = Vec::new();
+    words_at(text, catalogue).into_iter().map(|(word, _)| word).collect()
+}
+
+/// The same, each with its bytes in the text.
+pub(super) fn words_at<'c>(text: &str, catalogue: &'c HardwareCatalogue) -> Vec<(Word<'c>, Range<usize>)> {
+    let mut words: Vec<(Word<'c>, Range<usize>)> = Vec::new();
     let mut rest = text;
     while !rest.is_empty() {
         if rest.starts_with(' ') {
@@ -96,8 +105,8 @@ pub(super) fn words<'c>(text: &str, catalogue: &'c HardwareCatalogue) -> Vec<Wor
         let after_blank =
             text.len() == rest.len() || text.as_bytes().get(text.len() - rest.len() - 1) == Some(&b' ');
         let before = rest;
-        let word = next_word(&mut rest, words.last(), after_blank, catalogue);
-        words.push(word);
+        let word = next_word(&mut rest, words.last().map(|(word, _)| word), after_blank, catalogue);
+        words.push((word, text.len() - before.len()..text.len() - rest.len()));
         if rest.len() >= before.len() {
             // Every reader takes something; this keeps the loop finite if one ever does not.
             break;
@@ -143,6 +152,11 @@ fn next_word<'c>(
         };
     }
     if rest.starts_with(|c: char| c.is_ascii_digit()) {
+        if let Some(length) = radeon(rest) {
+            let name = rest.get(..length).unwrap_or("").to_owned();
+            *rest = rest.get(length..).unwrap_or("");
+            return Word::Unknown(name);
+        }
         return match number_or_size(rest) {
             // "H100 x 1k"
             Word::Thousands(n, _) if last == Some(&Word::Times) => Word::Number(n),
@@ -276,6 +290,17 @@ fn spelled<'c>(input: &mut &str) -> Word<'c> {
     unknown(input)
 }
 
+/// The length of "7900 XTX": a number whose "X" multiplies nothing.
+fn radeon(text: &str) -> Option<usize> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).filter(|n| *n == 4)?;
+    let behind = text.get(digits..)?;
+    let blanks = behind.len() - behind.trim_start_matches([' ', '-']).len();
+    let letters = behind.get(blanks..)?;
+    let length = letters.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(letters.len());
+    let model = letters.get(..length)?;
+    ["xt", "xtx", "gre"].iter().any(|m| model.eq_ignore_ascii_case(m)).then_some(digits + blanks + length)
+}
+
 /// Makers' series whose products are told apart by a number behind the name.
 const BRANDS: [&str; 8] = ["rtx", "gtx", "gt", "rx", "radeon", "arc", "titan", "quadro"];
 
@@ -288,7 +313,9 @@ pub(super) fn unknown<'c>(input: &mut &str) -> Word<'c> {
     // "GTX 1080": a brand and its number are one name
     let brand = BRANDS.iter().any(|brand| word.eq_ignore_ascii_case(brand));
     let behind = input.get(length..).unwrap_or("");
-    let number = behind.trim_start().find(|c: char| !c.is_ascii_digit()).unwrap_or(behind.trim_start().len());
+    let number = radeon(behind.trim_start()).unwrap_or_else(|| {
+        behind.trim_start().find(|c: char| !c.is_ascii_digit()).unwrap_or(behind.trim_start().len())
+    });
     let blanks = behind.len() - behind.trim_start().len();
     let length = if brand && number > 0 { length + blanks + number } else { length };
     let word = input.get(..length).unwrap_or(input).to_owned();

@@ -19,7 +19,7 @@ use super::text::{add_pool, checked, parse_text};
 use super::topology::{looks_like_amd, looks_like_matrix, parse_amd, parse_topology};
 use super::words::words;
 use crate::catalogue::hardware::{GpuEntry, HardwareCatalogue, NodeType};
-use crate::planner::hardware::{Cluster, ClusterAssumption, ClusterWarning, Gpu};
+use crate::planner::hardware::{Cluster, ClusterAssumption, ClusterWarning, Gpu, NodePool};
 use crate::planner::units::Bytes;
 
 /// What a text was recognised as.
@@ -138,6 +138,11 @@ fn json_format(start: &str) -> Format {
     }
 }
 
+/// Whether the name that stands beside a text is no product's.
+pub(super) fn names_nothing(gpu: &str, catalogue: &HardwareCatalogue) -> bool {
+    Site { gpu: None, nodes: 1, catalogue }.product(gpu, None).is_err()
+}
+
 /// What the caller says beside the text.
 struct Site<'s> {
     gpu: Option<&'s str>,
@@ -166,7 +171,6 @@ impl<'s> Site<'s> {
             Some((bare, profile)) => (bare, Some(mig_profile(profile).ok_or_else(|| self.unknown(label))?)),
             None => (bare, None),
         };
-        let exact = self.catalogue.names().exact(bare).is_some();
         let words = words(bare, self.catalogue);
         let said = groups(&words).into_iter().next().ok_or_else(|| self.unknown(label))?;
         let named = said.named.as_ref().ok_or_else(|| self.unknown(label))?;
@@ -189,6 +193,9 @@ impl<'s> Site<'s> {
             }
             other => other?,
         };
+        // a driver's own name says all; "a100", as people name a gres, does not
+        let exact = self.catalogue.names().exact(bare).is_some()
+            && !bare.replace('-', "").eq_ignore_ascii_case(&found.entry.family.replace('-', ""));
         let gpu = match mig {
             Some((slices, gb)) => slice_of(found.entry, slices, gb)?,
             None => found.gpu,
@@ -212,6 +219,14 @@ impl<'s> Site<'s> {
     fn unknown(&self, label: &str) -> ClusterError {
         ClusterError::unknown_gpu(label, self.catalogue.gpu_suggestions(label))
     }
+}
+
+/// Nodes of a listed type of which this many GPUs can be had: links and ports are the whole node's.
+fn part_of_node(pool: NodePool, gpus: u64) -> NodePool {
+    let whole = pool.island_gpus == pool.gpus_per_node;
+    let island_gpus = if whole { gpus } else { pool.island_gpus };
+    let host_link = pool.host_link.filter(|_| island_gpus < gpus);
+    NodePool { gpus_per_node: gpus, island_gpus, host_link, ..pool }
 }
 
 /// "1g.10gb", "3g.20gb.me"
@@ -305,13 +320,12 @@ impl<'c> Inventory<'c> {
             if facts.gpus == 0 || count == 0 {
                 continue;
             }
-            let whole =
-                facts.node_type.filter(|n| n.gpus_per_node == facts.gpus && n.gpu == facts.entry.gpu.key);
-            let mut pool = match whole.and_then(|n| catalogue.pool_of_node(n, count)) {
-                Some(pool) => pool,
-                None => usual_pool(facts.entry, count, facts.gpus, catalogue),
-            };
-            if whole.is_none() {
+            let listed =
+                facts.node_type.filter(|n| facts.gpus <= n.gpus_per_node && n.gpu == facts.entry.gpu.key);
+            let part = listed.and_then(|n| Some(part_of_node(catalogue.pool_of_node(n, count)?, facts.gpus)));
+            let is_listed = part.is_some();
+            let mut pool = part.unwrap_or_else(|| usual_pool(facts.entry, count, facts.gpus, catalogue));
+            if !is_listed {
                 if facts.gpus > 1 && facts.gpu.slice_of.is_none() {
                     self.assume(
                         "intra_link",

@@ -15,7 +15,16 @@ pub(super) fn looks_like(text: &str) -> bool {
         let l = l.trim_start();
         l.starts_with("NodeName=") || l.starts_with("Name=gpu") || slurm_topology::is_topology(l)
     });
-    record || text.lines().filter(|l| !l.trim().is_empty()).take(50).any(|l| table_row(l).is_some())
+    record
+        || is_bare_sinfo(text)
+        || text.lines().filter(|l| !l.trim().is_empty()).take(50).any(|l| table_row(l).is_some())
+}
+
+/// `sinfo` as it prints by itself: partitions and nodes, and nothing of GPUs.
+fn is_bare_sinfo(text: &str) -> bool {
+    let head = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    let has = |name: &str| head.split_whitespace().any(|cell| cell == name);
+    has("PARTITION") && has("NODES") && has("NODELIST") && Header::of(head).is_none()
 }
 
 /// "node-13 gpu:h100:8" or "gpu-[01-04] gpu:a100:4(S:0-1)": a host and its gres.
@@ -70,6 +79,11 @@ fn is_down(state: &str) -> bool {
 pub(super) fn read(text: &str, site: &Site<'_>) -> Result<Cluster, ClusterError> {
     if text.lines().count() > MAX_LINES {
         return Err(ClusterError::unreadable(format!("more than {MAX_LINES} lines")));
+    }
+    if is_bare_sinfo(text) {
+        return Err(ClusterError::no_gpus(
+            "this output of sinfo has no column of GPUs; `sinfo -N -o \"%N %G %t\"` prints each node with its gres",
+        ));
     }
     let mut inventory = Inventory::new();
     let mut skipped = 0_u64;
