@@ -116,20 +116,61 @@ struct Names {
     aliases: BTreeMap<Vec<String>, &'static CatalogueModel>,
     names: BTreeMap<Vec<String>, &'static CatalogueModel>,
     stems: BTreeMap<Vec<String>, Vec<&'static CatalogueModel>>,
+    /// Every word of a name or alias; true where a name begins with it as its family does.
+    words: BTreeMap<String, bool>,
 }
 
 static NAMES: LazyLock<Names> = LazyLock::new(|| {
-    let mut all = Names { aliases: BTreeMap::new(), names: BTreeMap::new(), stems: BTreeMap::new() };
+    let mut all = Names {
+        aliases: BTreeMap::new(),
+        names: BTreeMap::new(),
+        stems: BTreeMap::new(),
+        words: BTreeMap::new(),
+    };
     for model in MODELS {
         for alias in model.aliases {
-            all.aliases.entry(words(alias)).or_insert(model);
+            let alias = words(alias);
+            all.note(&alias, model.family);
+            all.aliases.entry(alias).or_insert(model);
         }
         let name = words(name_of(model.id));
+        all.note(&stem(&name), model.family);
         all.stems.entry(stem(&name)).or_default().push(model);
         all.names.entry(name).or_insert(model);
     }
     all
 });
+
+impl Names {
+    /// Words in letters tell models apart; sizes and versions are read as numbers.
+    fn note(&mut self, name: &[String], family: &str) {
+        let lettered = |word: &str| word.chars().filter(|c| c.is_alphabetic()).count() > 2;
+        let family = words(family);
+        for (i, word) in name.iter().enumerate().filter(|(_, word)| lettered(word)) {
+            let line = word.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+            *self.words.entry(word.clone()).or_default() |=
+                i == 0 && family.first().is_some_and(|f| f == line);
+        }
+    }
+}
+
+/// Whether a word in lower case stands in the names of models: "coder", "vision", "llama".
+#[must_use]
+pub fn is_in_names(word: &str) -> bool {
+    stem(&words(word)).iter().any(|part| NAMES.words.contains_key(part))
+}
+
+/// Whether names of models begin with a word in lower case: "llama", "qwen3".
+#[must_use]
+pub fn begins_name(word: &str) -> bool {
+    stem(&words(word)).first().is_some_and(|part| NAMES.words.get(part) == Some(&true))
+}
+
+/// Whether a word in lower case changes nothing of what a model is made of: "instruct", "chat".
+#[must_use]
+pub fn is_ending(word: &str) -> bool {
+    ENDINGS.contains(&word)
+}
 
 /// The part of an id after the organisation.
 fn name_of(id: &str) -> &str {
@@ -181,14 +222,13 @@ fn preferred(fitting: &[&'static CatalogueModel]) -> Option<&'static CatalogueMo
 /// Ids that may have been meant: those that share the most words, then the nearest by spelling.
 fn suggestions(asked: &str, words: &[String]) -> Vec<&'static str> {
     let asked_stem = stem(words);
-    let mut scored: Vec<(usize, &'static CatalogueModel)> = MODELS
-        .iter()
-        .map(|model| {
-            let own = stem(&self::words(name_of(model.id)));
-            (asked_stem.iter().filter(|word| own.contains(word)).count(), model)
-        })
-        .filter(|(shared, _)| *shared > 0 && *shared * 2 >= asked_stem.len())
-        .collect();
+    let mut scored: Vec<(usize, &'static CatalogueModel)> = Vec::new();
+    for (own, models) in &NAMES.stems {
+        let shared = asked_stem.iter().filter(|word| own.contains(word)).count();
+        if shared > 0 && shared * 2 >= asked_stem.len() {
+            scored.extend(models.iter().map(|model| (shared, *model)));
+        }
+    }
     scored.sort_by_key(|(shared, model)| (usize::MAX - shared, model.id.len(), model.id));
     let mut out: Vec<&'static str> = scored.into_iter().map(|(_, model)| model.id).take(5).collect();
     if out.is_empty() {

@@ -120,11 +120,23 @@ fn index_page(listed: &[&CatalogueModel]) -> String {
     for model in listed {
         families.entry(model.family.to_lowercase()).or_default().push(model);
     }
+    // without a count of parameters: the reader does not know the architecture yet
+    let unread: Vec<&str> =
+        listed.iter().filter(|model| model.parameters == 0).map(|model| model.id).collect();
+    let but = if unread.is_empty() {
+        String::new()
+    } else {
+        format!(
+            " {} more are listed only, as their architecture is not read yet: {}.",
+            unread.len(),
+            unread.join(", ")
+        )
+    };
     let mut page = format!(
         "# Models\n\n{} models whose configuration is part of the program, by family. Each can be planned for by its id or by a plain name; any \
-         other by its config.json or, where a hub is reached, by its hub id.\n\nParameters are what the reader counts in the configuration. \
-         Models of exactly one shape have the same weights, cache and speed. Made by `shardwise models list --format markdown`.\n",
-        listed.len()
+         other by its config.json or, where a hub is reached, by its hub id.{but}\n\nParameters are what the reader counts in the \
+         configuration. Models of exactly one shape have the same weights, cache and speed. Made by `shardwise models list --format markdown`.\n",
+        listed.len() - unread.len()
     );
     for models in families.values() {
         let Some(first) = models.first() else { continue };

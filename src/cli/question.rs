@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use clap::{Args, ValueEnum};
+use serde_json::Value;
 
 use super::ask::print_json;
 use super::exit::Exit;
@@ -55,11 +56,27 @@ fn shown(answer: &QuestionAnswer, style: Style) -> String {
         }
         _ => output::sentence(&answer.answer, style),
     };
+    for item in answer.batch.iter().flat_map(|batch| &batch.items) {
+        if let Some(best) = item.plan.as_ref().and_then(|plan| plan.layouts.first()) {
+            let (cluster, model) = (named(&item.cluster), named(&item.model));
+            let tokens = best.capacity.kv_tokens_total;
+            let _ = writeln!(
+                text,
+                "  {model} on {cluster}: {}, {tokens} KV tokens, {} sequences, TPOT {:.1} ms",
+                best.layout.name(),
+                best.capacity.sequences_total,
+                best.latency.tpot_ms.value
+            );
+        }
+    }
     if let Some(request) = &answer.request {
         let _ = writeln!(text, "Understood as {}: {request}", answer.kind);
     }
     if !answer.assumed.is_empty() {
         let _ = writeln!(text, "Assumed: {}.", answer.assumed.join(", "));
+    }
+    if !answer.examples.is_empty() && !answer.answer.contains("for example") {
+        let _ = writeln!(text, "You can ask: {}.", answer.examples.join("; "));
     }
     if !answer.not_understood.is_empty() {
         let _ = writeln!(text, "Not understood: {}.", answer.not_understood.join(", "));
@@ -67,9 +84,15 @@ fn shown(answer: &QuestionAnswer, style: Style) -> String {
     text
 }
 
+/// A model or cluster as asked.
+fn named(asked: &Value) -> String {
+    asked.get("id").unwrap_or(asked).as_str().map_or_else(|| asked.to_string(), str::to_owned)
+}
+
 fn exit_of(answer: &QuestionAnswer) -> Exit {
     let fits = answer.plan.as_ref().map(|p| p.plan.feasible);
     let fits = fits.or(answer.sizing.as_ref().map(|s| s.feasible));
+    let fits = fits.or(answer.batch.as_ref().map(|b| b.feasible > 0));
     let fits = fits.or(answer.fits.as_ref().map(|f| f.models_fitting > 0));
     match (answer.request.is_some(), fits) {
         (false, _) => Exit::BadInput,

@@ -140,6 +140,11 @@ impl App {
         parse_cluster(self.with_saved(value).await?.as_ref(), gpu, nodes, place)
     }
 
+    /// Whether a cluster is saved under a word of a question.
+    pub(super) async fn is_saved(&self, word: &str) -> bool {
+        is_name(word) && matches!(self.guard.cluster(word).await, Ok(Some(_)))
+    }
+
     /// Forget a saved cluster.
     ///
     /// # Errors

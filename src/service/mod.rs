@@ -10,6 +10,7 @@ mod beyond;
 pub mod calibrate;
 pub mod checks;
 mod clusters;
+mod csv;
 pub mod fits;
 mod fleet;
 pub mod followups;
@@ -35,7 +36,7 @@ use utoipa::ToSchema;
 
 pub use app::{App, Background, Limits, Notice, Rendered};
 pub use clusters::{SavedCluster, SavedClusterEntry, SavedClusterPage};
-pub use fits::csv_line;
+pub use csv::csv_line;
 pub use fleet::{batch_offline, size_offline, sweep_offline};
 pub use from_hub::{HubAccess, HubOrigin, Refresh};
 pub use inspect::{Inspected, LayerKindCount, inspect};

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::fits::csv_line;
+use super::csv::csv_line;
 
 /// A column: its name, and where its figure stands in a row of the answer.
 type Column = (&'static str, &'static str);

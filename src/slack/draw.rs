@@ -58,6 +58,12 @@ impl Frame {
             _ if answer.sweep.is_some() => {
                 vec![headed("Compared", &answer.answer), String::new(), notes(answer)]
             }
+            _ if answer.batch.is_some() => {
+                vec![headed("Side by side", &answer.answer), String::new(), notes(answer)]
+            }
+            _ if answer.model.is_some() => {
+                vec![headed("The model", &answer.answer), String::new(), notes(answer)]
+            }
             _ => return self.unclear(answer),
         };
         let mut lines: Vec<String> = lines.into_iter().filter(|line| !line.is_empty()).collect();

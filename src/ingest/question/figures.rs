@@ -1,63 +1,15 @@
-//! The figures of a question: lengths, loads, limits, sizes, formats.
+//! The figures of a question: lengths, loads, limits, formats.
+
+mod loads;
 
 use serde_json::{Map, Value, json};
 
+use super::models::parameters;
 use super::words::Words;
+use crate::catalogue::hardware::HardwareCatalogue;
 use crate::ingest::bounds;
+use crate::ingest::cluster::spelled_number;
 use crate::planner::answer::short_context;
-
-/// Parallel sizes that are named.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Sizes {
-    pub(super) tp: Vec<u64>,
-    pub(super) pp: Vec<u64>,
-}
-
-impl Sizes {
-    /// The `search` of a plan, when a size is named.
-    pub(super) fn search(&self) -> Option<Value> {
-        let mut search = Map::new();
-        for (name, sizes) in [("tp", &self.tp), ("pp", &self.pp)] {
-            if !sizes.is_empty() {
-                search.insert(name.to_owned(), json!(sizes));
-            }
-        }
-        (!search.is_empty()).then_some(Value::Object(search))
-    }
-}
-
-/// Take "tp=16", "TP16", "tp 16", "tensor parallel 16", and the same of pp.
-pub(super) fn sizes(words: &mut Words) -> Sizes {
-    let mut sizes = Sizes::default();
-    for i in 0..words.len() {
-        let Some(word) = words.at(i).map(str::to_owned) else { continue };
-        // "tp8pp2" and "tp8xpp2" are two sizes in a word
-        let mut found = false;
-        for (name, list) in [("tp", &mut sizes.tp), ("pp", &mut sizes.pp)] {
-            if let Some(at) = word.find(name) {
-                let rest =
-                    word.get(at + name.len()..).unwrap_or_default().trim_start_matches(['=', '-', ':']);
-                let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
-                let starts = at == 0 || word.starts_with("tp") || word.starts_with("pp");
-                if let Some(size) = digits.parse().ok().filter(|n| starts && bounds::PARALLEL.contains(n)) {
-                    list.push(size);
-                    found = true;
-                } else if word == name
-                    && let Some(size) =
-                        words.at(i + 1).and_then(|next| next.trim_start_matches('=').parse().ok())
-                {
-                    list.push(size);
-                    words.take(i + 1);
-                    found = true;
-                }
-            }
-        }
-        if found {
-            words.take(i);
-        }
-    }
-    sizes
-}
 
 /// Everything else that is a figure.
 #[derive(Debug, Default, PartialEq)]
@@ -74,116 +26,123 @@ pub(super) struct Figures {
     tpot_ms: Option<f64>,
     kv_dtype: Option<String>,
     pub(super) weights: Option<String>,
+    /// Bounds on the sizes of models, for "what fits".
+    least_parameters: Option<u64>,
+    most_parameters: Option<u64>,
 }
 
 impl Figures {
-    pub(super) fn take(words: &mut Words) -> Self {
+    pub(super) fn take(words: &mut Words, hardware: &HardwareCatalogue) -> Self {
         let mut figures = Self::default();
         for i in 0..words.len() {
             let Some(word) = words.at(i).map(str::to_owned) else { continue };
             if figures.take_format(words, i, &word)
                 || figures.take_limit(words, i, &word)
                 || figures.take_length(words, i, &word)
+                || figures.take_model_size(words, i, &word)
             {
                 continue;
             }
-            let Some((number, unit)) = split(&word) else { continue };
-            figures.take_number(words, i, number, &unit);
+            // "1k H100s" counts GPUs
+            if words.at(i + 1).is_some_and(|next| hardware.gpu_entry(next.trim_end_matches('s')).is_some()) {
+                continue;
+            }
+            match (split(&word), spelled_number(&word)) {
+                (Some((number, unit)), _) => figures.take_number(words, i, number, &unit),
+                (None, Some(number)) => _ = figures.take_people(words, i, number as f64),
+                (None, None) => {}
+            }
         }
         figures
     }
 
     fn take_number(&mut self, words: &mut Words, i: usize, number: f64, unit: &str) {
-        let around = |words: &Words, offset: usize| words.at(i + offset).unwrap_or_default().to_owned();
-        let (next, after) = (around(words, 1), around(words, 2));
-        let before = i.checked_sub(1).and_then(|b| words.at(b)).unwrap_or_default().to_owned();
-        let is_rate = |word: &str| {
-            matches!(word, "rps" | "qps" | "req/s" | "requests/s" | "requests/sec" | "req/sec" | "r/s")
+        if self.take_rate(words, i, number, unit)
+            || self.take_speed(words, i, number, unit)
+            || self.take_think_time(words, i, number, unit)
+        {
+            return;
+        }
+        // "1k users" are a thousand
+        let thousands = if unit == "k" { Some(number * 1000.0) } else { None };
+        let people = if unit.is_empty() { Some(number) } else { thousands };
+        if people.is_some_and(|number| self.take_people(words, i, number)) {
+            return;
+        }
+        self.take_tokens(words, i, number, unit);
+    }
+
+    /// "at 32k", "3000 in", "512 output tokens", "context of 20000".
+    fn take_tokens(&mut self, words: &mut Words, i: usize, number: f64, unit: &str) {
+        let (next, after) = (words.at(i + 1).unwrap_or_default(), words.at(i + 2).unwrap_or_default());
+        let is_context = |word: Option<&str>| matches!(word, Some("context" | "ctx" | "contexts" | "seqlen"));
+        let behind_context = is_context(words.before(i, 1))
+            || (matches!(words.before(i, 1), Some("of" | "length" | "len" | "="))
+                && is_context(words.before(i, 2)));
+        let way = |word: &str| match word {
+            "in" | "input" | "prompt" | "prompts" | "isl" => Some(true),
+            "out" | "output" | "outputs" | "generated" | "osl" => Some(false),
+            _ => None,
         };
-        if is_rate(unit)
-            || is_rate(&next)
-            || (matches!(next.as_str(), "requests" | "req" | "queries")
-                && matches!(after.as_str(), "per" | "a" | "/" | "each"))
-        {
-            self.rate = Some(number);
-            words.take(i);
-            // "per second" goes with it
-            (1..=3).filter(|_| unit.is_empty()).for_each(|n| {
-                if words.at(i + n).is_some_and(|w| {
-                    is_rate(w)
-                        || matches!(
-                            w,
-                            "requests" | "req" | "queries" | "per" | "a" | "second" | "sec" | "s" | "each"
-                        )
-                }) {
-                    words.take(i + n);
-                }
-            });
-            return;
-        }
-        let people = [
-            "users",
-            "user",
-            "people",
-            "seats",
-            "concurrent",
-            "requests",
-            "sequences",
-            "seqs",
-            "simultaneous",
-            "clients",
-            "sessions",
-            "agents",
-            "developers",
-        ];
-        if unit.is_empty()
-            && (people.contains(&next.as_str()) || matches!(before.as_str(), "concurrency" | "users"))
-        {
-            self.users = whole(number);
-            words.take(i);
-            if people.contains(&next.as_str()) {
-                words.take(i + 1);
-            }
-            return;
-        }
-        if matches!(unit, "s" | "sec")
-            || (unit.is_empty() && matches!(next.as_str(), "s" | "sec" | "seconds"))
-        {
-            let thinks = |word: &str| matches!(word, "think" | "thinking" | "thinks" | "pause");
-            let near = (1..=3).find(|n| i.checked_sub(*n).and_then(|b| words.at(b)).is_some_and(thinks));
-            let behind = (1..=3).find(|n| words.at(i + n).is_some_and(thinks));
-            if near.is_some() || behind.is_some() {
-                self.think_s = Some(number);
-                words.take(i);
-                if let Some(n) = near {
-                    words.take(i - n);
-                }
-                if let Some(n) = behind {
-                    words.take(i + n);
-                }
-            }
-            return;
-        }
+        let of_tokens = matches!(next, "tokens" | "token" | "tok");
+        let behind = way(if of_tokens { after } else { next });
+        // "3000 in", but not "2 in one box"
+        let behind =
+            behind.filter(|_| of_tokens || !unit.is_empty() || number >= SHORTEST_PROMPT || next != "in");
+        let before =
+            words.before(i, 1).and_then(way).filter(|_| !matches!(words.before(i, 1), Some("in" | "out")));
+        // "input 3000 output 300": the word behind begins the next figure
+        let next_is_set = !of_tokens && words.at(i + 2).and_then(split).is_some();
+        let behind = behind.filter(|_| !(before.is_some() && next_is_set));
         let factor = match unit {
             "k" | "k-token" | "k-context" | "ki" => 1024.0,
             "m" => 1_048_576.0,
-            "" if matches!(next.as_str(), "tokens" | "context" | "ctx" | "token") || before == "context" => {
+            "" if of_tokens
+                || is_context(Some(next))
+                || behind_context
+                || behind.is_some()
+                || before.is_some() =>
+            {
                 1.0
             }
             _ => return,
         };
         let Some(tokens) = whole(number * factor).filter(|t| bounds::TOKENS.contains(t)) else { return };
         words.take(i);
-        match (next.as_str(), after.as_str()) {
-            ("in" | "input" | "prompt" | "prompts", _) | ("tokens", "in" | "input" | "prompt") => {
-                self.input = Some(tokens);
-            }
-            ("out" | "output", _) | ("tokens", "out" | "output") => self.output = Some(tokens),
-            _ => self.context = Some(tokens),
+        match behind.or(before) {
+            Some(true) => self.input = Some(tokens),
+            Some(false) => self.output = Some(tokens),
+            None => self.context = Some(tokens),
         }
-        if matches!(next.as_str(), "in" | "out") {
+        if behind.is_some() {
+            words.take(i + 1);
+            if of_tokens {
+                words.take(i + 2);
+            }
+        } else if before.is_some() {
+            words.take(i - 1);
+        }
+    }
+
+    /// "under 100B", "at least 30b parameters": which models are meant.
+    fn take_model_size(&mut self, words: &mut Words, i: usize, word: &str) -> bool {
+        let Some(size) = parameters(word).and_then(whole_count) else { return false };
+        let (one, two) = (words.before(i, 1).unwrap_or_default(), words.before(i, 2).unwrap_or_default());
+        let (most, length) = match (two, one) {
+            ("less" | "smaller" | "fewer", "than") | ("up", "to") | ("at", "most") | ("no", "more") => {
+                (true, 2)
+            }
+            ("more" | "larger" | "bigger", "than") | ("at", "least") => (false, 2),
+            (_, "under" | "below" | "<" | "≤" | "max") => (true, 1),
+            (_, "over" | "above" | ">" | "≥") => (false, 1),
+            _ => return false,
+        };
+        *(if most { &mut self.most_parameters } else { &mut self.least_parameters }) = Some(size);
+        words.take_all(i - length..i + 1);
+        if matches!(words.at(i + 1), Some("parameters" | "params")) {
             words.take(i + 1);
         }
+        true
     }
 
     /// "fp8", "int4", "4 bit", "fp8 kv".
@@ -227,9 +186,18 @@ impl Figures {
             return false;
         }
         let places: Vec<usize> = (i + 1..words.len().min(i + 5)).collect();
+        let timed = |j: usize| {
+            let (n, unit) = split(words.at(j)?)?;
+            matches!(unit.as_str(), "" | "ms" | "s" | "sec").then_some((n, unit, Some(j)))
+        };
+        // "200 ms ttft": the time stands before
+        let before = || {
+            let back = if matches!(words.before(i, 1), Some("ms" | "s" | "sec" | "seconds")) { 2 } else { 1 };
+            timed(i.checked_sub(back)?).filter(|(_, unit, _)| back == 2 || !unit.is_empty())
+        };
         let found = match rest {
             Some(rest) => split(&rest).map(|(n, unit)| (n, unit, None)),
-            None => places.into_iter().find_map(|j| split(words.at(j)?).map(|(n, unit)| (n, unit, Some(j)))),
+            None => places.into_iter().find_map(timed).or_else(before),
         };
         let Some((number, unit, place)) = found else { return false };
         let following = place.map_or(i + 1, |j| j + 1);
@@ -282,6 +250,18 @@ impl Figures {
         }
     }
 
+    /// What is asked of the context, if anything.
+    pub(super) const fn context(&self) -> Option<u64> {
+        self.context
+    }
+
+    /// Start the engine for a length that many layouts hold, to see what each would.
+    pub(super) const fn start_for(&mut self, tokens: u64) {
+        if self.max_model_len.is_none() {
+            self.max_model_len = Some(tokens);
+        }
+    }
+
     pub(super) const fn has_load(&self) -> bool {
         self.users.is_some() || self.rate.is_some()
     }
@@ -298,14 +278,16 @@ impl Figures {
         })
     }
 
-    pub(super) fn workload_into(&self, request: &mut Map<String, Value>) {
+    pub(super) fn workload_into(&self, request: &mut Map<String, Value>, hit_rate: Option<f64>) {
         let figures = [
             ("context_tokens", self.context),
             ("input_tokens", self.input),
             ("output_tokens", self.output),
             ("concurrency", self.users),
         ];
-        into(request, "workload", figures.into_iter().filter_map(|(name, n)| Some((name, json!(n?)))));
+        let figures = figures.into_iter().filter_map(|(name, n)| Some((name, json!(n?))));
+        let hits = hit_rate.map(|share| ("prefix_cache_hit_rate", json!(share)));
+        into(request, "workload", figures.chain(hits));
     }
 
     pub(super) fn slo_into(&self, request: &mut Map<String, Value>) {
@@ -313,11 +295,22 @@ impl Figures {
         into(request, "slo", limits.into_iter().filter_map(|(name, ms)| Some((name, json!(ms?)))));
     }
 
-    pub(super) fn engine_into(&self, request: &mut Map<String, Value>) {
-        let dtype = self.kv_dtype.iter().map(|dtype| ("kv_cache_dtype", json!(dtype)));
-        into(request, "engine", dtype.chain(self.max_model_len.map(|n| ("max_model_len", json!(n)))));
+    /// Settings of every engine of the question.
+    pub(super) fn engine_fields(&self) -> Map<String, Value> {
+        let dtype = self.kv_dtype.iter().map(|dtype| ("kv_cache_dtype".to_owned(), json!(dtype)));
+        dtype.chain(self.max_model_len.map(|n| ("max_model_len".to_owned(), json!(n)))).collect()
+    }
+
+    /// Which models are meant, of all.
+    pub(super) fn filter(&self) -> Map<String, Value> {
+        let sizes = [("min_parameters", self.least_parameters), ("max_parameters", self.most_parameters)];
+        let sizes = sizes.into_iter().filter_map(|(name, size)| Some((name.to_owned(), json!(size?))));
+        std::iter::once(("fits".to_owned(), json!(true))).chain(sizes).collect()
     }
 }
+
+/// A bare number before "in" is a prompt from here on, and a count of something below.
+const SHORTEST_PROMPT: f64 = 32.0;
 
 fn into(
     request: &mut Map<String, Value>,
@@ -343,10 +336,15 @@ fn tokens(word: &str) -> Option<u64> {
 }
 
 /// "128k" as 128 and "k"; "5" as 5 and nothing.
-fn split(word: &str) -> Option<(f64, String)> {
+pub(super) fn split(word: &str) -> Option<(f64, String)> {
     let end = word.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(word.len());
     let (number, unit) = word.split_at(end);
     Some((number.parse().ok().filter(|n: &f64| n.is_finite())?, unit.trim_start_matches('-').to_owned()))
+}
+
+fn whole_count(number: f64) -> Option<u64> {
+    (number.fract() == 0.0 && number < bounds::MAX_EXACT as f64)
+        .then(|| crate::planner::units::Bytes::from_f64(number).get())
 }
 
 fn whole(number: f64) -> Option<u64> {

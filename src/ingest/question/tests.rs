@@ -10,7 +10,9 @@ fn read(text: &str) -> (&'static str, Value) {
         Meaning::Fits(request) => ("fits", request),
         Meaning::Sizing(request) => ("sizing", request),
         Meaning::Sweep(request) => ("sweep", request),
-        Meaning::Unclear(why) => ("unclear", Value::String(why)),
+        Meaning::Batch(request) => ("batch", request),
+        Meaning::Model(request) => ("model", request),
+        Meaning::Unclear(unclear) => ("unclear", Value::String(unclear.why)),
     }
 }
 
@@ -29,11 +31,14 @@ const R1: &str = "deepseek-ai/DeepSeek-R1";
 
 #[test]
 fn usual_gpus_are_meant_where_none_are_named() {
-    let on = |text: &str| match parse_on(text, Some("16 H100s"), catalogue()).meaning {
+    let known = Known { usual: Some("16 H100s"), saved: &[] };
+    let on = |text: &str| match parse_on(text, known, catalogue()).meaning {
         Meaning::Plan(request) => ("plan", request["cluster"].clone()),
         Meaning::Fits(request) => ("fits", request["cluster"].clone()),
         Meaning::Sizing(request) => ("sizing", request["cluster"].clone()),
         Meaning::Sweep(request) => ("sweep", request["cluster"].clone()),
+        Meaning::Batch(request) => ("batch", request["clusters"].clone()),
+        Meaning::Model(_) => ("model", Value::Null),
         Meaning::Unclear(_) => ("unclear", Value::Null),
     };
     let usual = json!("16 H100s");
@@ -45,7 +50,7 @@ fn usual_gpus_are_meant_where_none_are_named() {
     assert_eq!(on("how many H200 for llama 3.1 70b"), ("sizing", Value::Null));
     assert_eq!(on("how many GPUs for llama 3.1 70b"), ("sizing", Value::Null));
     assert_eq!(on("hello"), ("unclear", Value::Null));
-    let assumed = parse_on("llama 3.1 70b", Some("16 H100s"), catalogue()).assumed;
+    let assumed = parse_on("llama 3.1 70b", known, catalogue()).assumed;
     assert_eq!(assumed, ["16 H100s, the usual cluster here"]);
 }
 
@@ -253,9 +258,207 @@ fn questions_of_people_become_requests() {
 }
 
 #[test]
+fn questions_about_several_things_become_requests() {
+    let batch = |models: &[&str], clusters: &[&str]| json!({"models": models, "clusters": clusters});
+    let llama = "meta-llama/Llama-3.3-70B-Instruct";
+    let table: Vec<(&str, &str, Value)> = vec![
+        ("compare 8 H100 vs 8 H200 for llama 70b", "batch", batch(&[llama], &["8 H100", "8 H200"])),
+        ("compare H100 and H200 for llama 70b", "batch", batch(&[llama], &["1 node H100", "1 node H200"])),
+        ("H200 or B200 for deepseek r1", "batch", batch(&[R1], &["1 node H200", "1 node B200"])),
+        ("llama 2 7b on 8 L40 vs 4 L40", "batch", batch(&["meta-llama/Llama-2-7b-hf"], &["8 L40", "4 L40"])),
+        (
+            "kimi k2.5 on 8 B300 or 16 B200?",
+            "batch",
+            batch(&["moonshotai/Kimi-K2.5"], &["8 B300", "16 B200"]),
+        ),
+        ("deepseek r1: 8 H200 or B200", "batch", batch(&[R1], &["8 H200", "8 B200"])),
+        (
+            "llama 3.1 70b or qwen3 32b on 8 H100 at 32k",
+            "batch",
+            json!({"models": [LLAMA, "Qwen/Qwen3-32B"], "clusters": ["8 H100"], "workload": {"context_tokens": 32_768}}),
+        ),
+        (
+            "qwen3 235b fp8 on 4 H100 vllm vs sglang",
+            "plan",
+            json!({"engine": [{"name": "vllm"}, {"name": "sglang"}], "cluster": "4 H100"}),
+        ),
+        ("glm-4.6 on 8 H200 with sglang", "plan", json!({"engine": {"name": "sglang"}})),
+        ("llama 3.1 70b on 8 H100 on trt-llm", "plan", json!({"engine": {"name": "tensorrt-llm"}})),
+        (
+            "llama 3.1 70b on 8 H100 vllm 0.11.0 at 0.95 utilisation",
+            "plan",
+            json!({"engine": {"name": "vllm", "version": "0.11.0", "gpu_memory_utilization": 0.95}}),
+        ),
+        (
+            "llama 3.1 70b on 8 H100, 95% gpu memory utilization",
+            "plan",
+            json!({"engine": {"gpu_memory_utilization": 0.95}}),
+        ),
+        ("deepseek r1 on 8 H200 with dcp 2", "plan", json!({"search": {"dcp": [2]}})),
+        ("is DCP 8 worth it for deepseek r1 on 8 H200", "plan", json!({"search": {"dcp": [1, 8]}})),
+        ("llama 3.1 70b on 16 H100 pp 2 or 4", "sweep", json!({"over": {"axis": "pp", "values": [2, 4]}})),
+        ("llama 3.1 70b on 16 H100 tensor parallel 8", "plan", json!({"search": {"tp": [8]}})),
+        ("llama 3.1 70b on 16 H100 --tensor-parallel-size=8", "plan", json!({"search": {"tp": [8]}})),
+        (
+            "TP2PP2, PP4 or TP4 for llama 70b on 4 A6000",
+            "sweep",
+            json!({"over": {"axis": "layout", "values": ["tp=2 pp=2", "tp=1 pp=4", "tp=4"]}}),
+        ),
+        (
+            "deepseek v3 DP attention vs TP8 on 8 H200",
+            "sweep",
+            json!({"over": {"axis": "layout", "values": ["tp=8", "tp=1 attention_dp=8"]}}),
+        ),
+        (
+            "qwen2.5 72b on 8 A100 80GB: TP4 or TP8",
+            "sweep",
+            json!({"cluster": "8 A100 80GB", "over": {"values": [4, 8]}}),
+        ),
+        (
+            "how many users can llama 3.1 70b serve on 8 H100 at 8k",
+            "plan",
+            json!({"model": LLAMA, "cluster": "8 H100", "workload": {"context_tokens": 8_192}}),
+        ),
+        (
+            "how many simultaneous requests of 8k can llama 3.1 8b serve on 8 V100-32GB",
+            "plan",
+            json!({"cluster": "8 V100-32GB", "workload": {"context_tokens": 8_192}}),
+        ),
+        (
+            "how many requests per second can 4 RTX 6000 Ada do with qwen2.5 7b",
+            "plan",
+            json!({"cluster": "4 RTX 6000 Ada"}),
+        ),
+        (
+            "TTFT < 500ms for llama 3.1 70b on 8 H100, how many users",
+            "plan",
+            json!({"slo": {"ttft_ms": 500.0}, "cluster": "8 H100"}),
+        ),
+        (
+            "max context for llama 3.1 8b on a single L4",
+            "plan",
+            json!({"cluster": "a single L4", "objective": "capacity", "search": {"dp": [1]}, "engine": {"max_model_len": 8_192}}),
+        ),
+        ("kv bytes per token of llama 3.1 70b", "model", json!({"model": LLAMA})),
+        ("how much kv cache per token for llama 3.1 70b", "model", json!({"model": LLAMA})),
+        ("how much memory does deepseek r1 need", "model", json!({"model": R1})),
+        (
+            "how many H100 for 5 requests/s of llama 70b 3000 in 300 out",
+            "sizing",
+            json!({"load": {"requests_per_s": 5.0}, "workload": {"input_tokens": 3000, "output_tokens": 300}}),
+        ),
+        (
+            "llama 3.1 70b on 8 H100 input 3000 output 300",
+            "plan",
+            json!({"workload": {"input_tokens": 3000, "output_tokens": 300}}),
+        ),
+        ("llama 3.1 70b for 300 requests a minute", "sizing", json!({"load": {"requests_per_s": 5.0}})),
+        ("how many H200 for deepseek r1 with 1k users", "sizing", json!({"load": {"sequences": 1000}})),
+        ("sizing for 10000 users with llama 3.1 70b on H100", "sizing", json!({"gpus": ["H100"]})),
+        ("llama 3.1 70b on 8 H100 with five users", "plan", json!({"workload": {"concurrency": 5}})),
+        (
+            "llama 3.1 70b on 8 H100 at 30 tokens/s per user",
+            "plan",
+            json!({"slo": {"tpot_ms": 1000.0 / 30.0}}),
+        ),
+        (
+            "which models under 100B fit on 8 A100 80GB at 32k",
+            "fits",
+            json!({"cluster": "8 A100 80GB", "filter": {"max_parameters": 100_000_000_000_u64}}),
+        ),
+        (
+            "what fits on 8 H200, at least 70b",
+            "fits",
+            json!({"filter": {"min_parameters": 70_000_000_000_u64, "fits": true}}),
+        ),
+        ("what fits on 1k H100s", "fits", json!({"cluster": "1k H100s"})),
+        ("awq llama 3.3 70b on one A100 80", "plan", json!({"cluster": "one A100 80"})),
+        ("what about kimi k2 on GB200 NVL72", "plan", json!({"cluster": "GB200 NVL72"})),
+        ("llama 3.1 70b on two DGX H100", "plan", json!({"cluster": "two DGX H100"})),
+        ("<@U123> what fits on 16 H100s?", "fits", json!({"cluster": "16 H100s"})),
+        ("A100 together with H20 for llama 70b", "plan", json!({"cluster": "1 node A100 + 1 node H20"})),
+        (
+            "llama 3.1 70b on 8 H100 with 80 % hit rate",
+            "plan",
+            json!({"workload": {"prefix_cache_hit_rate": 0.8}}),
+        ),
+        (
+            "deepseek r1 on 8 H200 with MTP",
+            "plan",
+            json!({"engine": {"speculative_config": {"method": "mtp", "num_speculative_tokens": 1}}}),
+        ),
+        (
+            "llama 70b on 8 H100, eagle with 3 tokens",
+            "plan",
+            json!({"engine": {"speculative_config": {"method": "eagle", "num_speculative_tokens": 3}}}),
+        ),
+        ("llama 3.1 70b on saved:prod-east", "plan", json!({"cluster": "saved:prod-east"})),
+        // what the reader of clusters asks about, and names that are no model's
+        ("llama 70b on 12 H100s", "unclear", Value::Null),
+        ("llama 70b on some H100s", "unclear", Value::Null),
+        ("llama 70b on 8 GPUs", "unclear", Value::Null),
+        ("llama 70b on 8 R100", "unclear", Value::Null),
+        ("llama 70b on 0 H100", "unclear", Value::Null),
+        ("llama 70b on a quarter of a DGX H100", "unclear", Value::Null),
+        ("deepseek coder 33b on 3 V100", "unclear", Value::Null),
+        ("llama 13b on 3 RTX 3090", "unclear", Value::Null),
+        ("which GPUs for a 70B at 8 bit with five users of 128k each", "unclear", Value::Null),
+        ("prefill 4 H100 decode 8 H100 for llama 70b", "unclear", Value::Null),
+    ];
+    let mut faults = String::new();
+    for (text, kind, wanted) in &table {
+        let (found_kind, found) = read(text);
+        if found_kind != *kind || (*kind != "unclear" && !holds(wanted, &found)) {
+            faults.push_str(&format!("{text:?}: {found_kind} {found}, expected {kind} {wanted}\n"));
+        }
+    }
+    assert!(faults.is_empty(), "\n{faults}");
+}
+
+#[test]
+fn what_cannot_be_answered_says_what_may_be_asked_instead() {
+    let unclear = |text: &str| match parse(text, catalogue()).meaning {
+        Meaning::Unclear(unclear) => unclear,
+        other => panic!("{text}: {other:?}"),
+    };
+    let nodes = unclear("llama 70b on 12 H100s");
+    assert!(nodes.why.starts_with("12 H100 do not fill nodes of 8"), "{nodes:?}");
+    assert!(nodes.instead.contains(&"llama 70b on 2x6 H100".to_owned()), "{nodes:?}");
+    let coder = unclear("deepseek coder 33b on 3 V100");
+    assert!(coder.why.contains("`deepseek coder 33b`"), "{coder:?}");
+    let size = unclear("which GPUs for a 70B at 8 bit");
+    assert!(size.why.contains("`70B`") && size.instead.iter().any(|q| q.contains("70B")), "{size:?}");
+    let product = unclear("llama 70b on 8 R100");
+    assert!(product.why.contains("\"R100\" is not a GPU"), "{product:?}");
+}
+
+#[test]
+fn a_saved_cluster_is_meant_by_its_name() {
+    let saved = ["prod-east".to_owned()];
+    let known = Known { usual: None, saved: &saved };
+    let parsed = parse_on("llama 3.1 70b on prod-east at 32k", known, catalogue());
+    assert!(matches!(&parsed.meaning, Meaning::Plan(request) if request["cluster"] == "saved:prod-east"));
+    assert_eq!(parsed.not_understood, Vec::<String>::new());
+    // nobody asked whether it is saved
+    let parsed = parse("llama 3.1 70b on prod-east", catalogue());
+    assert_eq!(parsed.not_understood, ["prod-east"]);
+}
+
+#[test]
+fn parts_without_a_place_are_told() {
+    let left = |text: &str| parse(text, catalogue()).not_understood;
+    assert_eq!(left("lora with 16 adapters on llama 8b on an L40S"), ["lora", "16", "adapters"]);
+    assert_eq!(left("qwen2.5 72b on 8 A100 80GB: two copies of TP4 or one TP8"), ["two", "copies"]);
+    assert_eq!(left("what fits on 8 H100 vllm vs sglang"), ["sglang"]);
+    assert_eq!(left("llama 3.1 70b on 8 A100 80GB with 20 concurrent users"), Vec::<String>::new());
+}
+
+#[test]
 fn the_engine_is_started_for_the_context_unless_something_else_is_said() {
     let parsed = |text: &str| match parse(text, catalogue()) {
-        Parsed { meaning: Meaning::Plan(request) | Meaning::Fits(request), assumed, not_understood } => {
+        Parsed {
+            meaning: Meaning::Plan(request) | Meaning::Fits(request), assumed, not_understood, ..
+        } => {
             assert_eq!(not_understood, Vec::<String>::new(), "{text}");
             (request["engine"]["max_model_len"].as_u64(), assumed)
         }

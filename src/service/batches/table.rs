@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{Batch, BatchItem};
 use crate::planner::answer::short_name;
 use crate::planner::plan::RankedLayout;
-use crate::service::fits::csv_line;
+use crate::service::csv::csv_line;
 
 const HEAD: [&str; 20] = [
     "model",

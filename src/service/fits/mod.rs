@@ -12,7 +12,6 @@ use utoipa::ToSchema;
 
 pub(super) use self::specs::LOWER;
 use self::specs::Specs;
-pub use self::table::csv_line;
 use super::fleet::apart;
 use super::parallel::{Stop, in_parallel};
 use super::question::{known_engines, unknown_words};

@@ -3,6 +3,7 @@
 use super::{FitRow, Fits};
 use crate::planner::answer::{short, short_context, short_name};
 use crate::planner::hardware::Cluster;
+use crate::service::csv::csv_line;
 
 /// Rows of the markdown table at most: a comment holds no more.
 const MARKDOWN_ROWS: usize = 250;
@@ -106,19 +107,5 @@ impl Fits {
             head(&self.contexts, short_context),
             self.items.iter().map(|row| cells(row, self.contexts.len())).collect(),
         )
-    }
-}
-
-/// A line of CSV with its end.
-pub fn csv_line(cells: &[String]) -> String {
-    cells.iter().map(|cell| csv_cell(cell)).collect::<Vec<_>>().join(",") + "\r\n"
-}
-
-/// A cell, quoted where it must be. A spreadsheet must not take it for a formula.
-fn csv_cell(text: &str) -> String {
-    if text.contains([',', '"', '\n', '\r']) || text.starts_with(['=', '+', '-', '@']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
     }
 }
