@@ -12,6 +12,8 @@ const MOST_MODELS: usize = 8;
 const MOST_NEAR: usize = 4;
 /// A size in a name is rounded by up to this share of the parameters.
 const ROUNDED: f64 = 0.15;
+/// Models of about a size, where nothing else was said of one.
+const ABOUT: f64 = 0.05;
 
 /// A model that was named.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -120,13 +122,13 @@ fn around(words: &Words, run: &Range<usize>) -> Range<usize> {
 fn contradicts(word: &str, id: &str) -> bool {
     let Ok(model) = models::find(id) else { return false };
     match parameters(word) {
-        Some(size) => !near_size(model, size),
+        Some(size) => !near_size(model, size, ROUNDED),
         None => models::is_in_names(word) && !models::is_ending(word),
     }
 }
 
-fn near_size(model: &CatalogueModel, size: f64) -> bool {
-    let near = |parameters: u64| (parameters as f64 - size).abs() <= ROUNDED * size;
+fn near_size(model: &CatalogueModel, size: f64, within: f64) -> bool {
+    let near = |parameters: u64| (parameters as f64 - size).abs() <= within * size;
     near(model.parameters) || near(model.active_parameters)
 }
 
@@ -156,7 +158,7 @@ fn near(asked: &str) -> Vec<&'static str> {
 /// The newest models of a size as published by their makers, one of each family.
 fn of_size(size: f64) -> Vec<&'static str> {
     let mut sized: Vec<&CatalogueModel> =
-        models::all().iter().filter(|model| model.base.is_none() && near_size(model, size)).collect();
+        models::all().iter().filter(|model| model.base.is_none() && near_size(model, size, ABOUT)).collect();
     sized.sort_by_key(|model| (std::cmp::Reverse(model.released), model.id));
     let mut families: Vec<&str> = Vec::new();
     sized.retain(|model| {
