@@ -246,27 +246,33 @@ fn best_in_full(plan: &Plan, best: &RankedLayout, style: Style, out: &mut String
         gibibytes(best.memory.budget_bytes),
         gibibytes(best.memory.gpu_bytes)
     );
-    let heads = ["stage", "layers", "weights", "activation", "runtime", "graphs", "states", "KV cache"];
-    let cells = |stage: &StageMemory| -> [String; 8] {
-        let mark = if stage.stage == best.memory.binding_stage { "*" } else { "" };
-        [
-            format!("{}{mark}", stage.stage),
-            format!("{}-{}", stage.first_layer, stage.last_layer),
-            gibibytes(stage.weights_bytes),
-            gibibytes(stage.activation_bytes),
-            gibibytes(stage.runtime_bytes),
-            gibibytes(stage.cuda_graph_bytes),
-            gibibytes(stage.state_bytes),
-            gibibytes(stage.kv_bytes),
-        ]
-    };
-    let widths = [5, 7, 9, 10, 8, 7, 7, 9];
-    let line = |cells: &[String]| -> String {
-        cells.iter().zip(widths).map(|(cell, width)| format!("{cell:>width$}")).collect::<Vec<_>>().join(" ")
-    };
-    let _ = writeln!(out, "{}", style.faint(&line(&heads.map(str::to_owned))));
+    let figures: [(&str, fn(&StageMemory) -> Option<u64>); 7] = [
+        ("weights", |stage| Some(stage.weights_bytes)),
+        ("activation", |stage| Some(stage.activation_bytes)),
+        ("runtime", |stage| Some(stage.runtime_bytes)),
+        ("graphs", |stage| Some(stage.cuda_graph_bytes).filter(|bytes| *bytes > 0)),
+        ("states", |stage| Some(stage.state_bytes).filter(|bytes| *bytes > 0)),
+        ("KV cache", |stage| Some(stage.kv_bytes)),
+        ("left free", |stage| stage.left_free_bytes),
+    ];
+    // what no stage has needs no column
+    let figures: Vec<_> = figures
+        .into_iter()
+        .filter(|(_, figure)| best.memory.stages.iter().any(|stage| figure(stage).is_some()))
+        .collect();
+    let mut heads = format!("{:>5} {:>7}", "stage", "layers");
+    for (name, _) in &figures {
+        let _ = write!(heads, " {name:>10}");
+    }
+    let _ = writeln!(out, "{}", style.faint(&heads));
     for stage in &best.memory.stages {
-        let _ = writeln!(out, "{}", line(&cells(stage)));
+        let mark = if stage.stage == best.memory.binding_stage { "*" } else { "" };
+        let layers = format!("{}-{}", stage.first_layer, stage.last_layer);
+        let mut line = format!("{:>5} {layers:>7}", format!("{}{mark}", stage.stage));
+        for (_, figure) in &figures {
+            let _ = write!(line, " {:>10}", gibibytes(figure(stage).unwrap_or(0)));
+        }
+        let _ = writeln!(out, "{line}");
     }
     if best.memory.stages.len() > 1 {
         let _ = writeln!(out, "{}", style.faint("* the stage that holds the fewest blocks"));

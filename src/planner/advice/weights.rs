@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::{Subject, replan};
 use crate::planner::answer::short;
 use crate::planner::candidate::Candidate;
+use crate::planner::engine::formats;
 use crate::planner::input::PlanInput;
 use crate::planner::model::ModelSpec;
 use crate::planner::plan::Advice;
@@ -18,15 +19,23 @@ pub(super) fn fp8(subject: &Subject<'_, '_>) -> Option<Advice> {
     let settings = changed.engines.get(here.engine)?;
     let other = ground(&changed, here.engine, settings, here.pool_index, here.pool).ok()?;
     let after = replan(&other, &subject.shape(), best.dp, best.concurrency)?;
+    let settings = &subject.ground.settings;
+    // an engine that makes nothing of a checkpoint while it loads needs one that is stored so
+    let on_load = formats::made_on_load(settings.engine, settings.rules_version, "fp8").is_some();
+    let (change, how) = if on_load {
+        ("quantization=fp8", "")
+    } else {
+        ("weights=fp8", " The engine takes weights as they are stored: it needs a checkpoint in fp8.")
+    };
     let message = format!(
         "fp8 weights take {:.1} GiB of each GPU instead of {:.1} and leave room for {} KV tokens instead of {}; check accuracy \
-         on your own task.",
+         on your own task.{how}",
         weights(&after).gib(),
         weights(best).gib(),
         short(after.standing.kv_tokens_total),
         short(best.standing.kv_tokens_total),
     );
-    Some(subject.gained("quantization=fp8".to_owned(), &after, 1.0, message))
+    Some(subject.gained(change.to_owned(), &after, 1.0, message))
 }
 
 /// The same model as it is published in fewer bits, or as if it were, where the question asks to look so far.

@@ -287,9 +287,9 @@ fn settings(row: &MemoryRow) -> EngineSettings {
     settings
 }
 
-/// vLLM's V0 engine: the default before 0.8, on AMD before 0.10.
+/// vLLM's V0 engine: the default before 0.8, on AMD before 0.10; where no release is stated, it may have run until then.
 pub(super) fn is_v0(row: &MemoryRow) -> bool {
-    let last = if on_amd(row) { "0.10" } else { "0.8" };
+    let last = if on_amd(row) || row.engine_version.is_none() { "0.10" } else { "0.8" };
     row.engine == "vllm" && engine::newer_or_equal(&version(row), last) == Some(false)
 }
 

@@ -26,8 +26,9 @@ const RUNTIME_GIB: f64 = 0.13;
 /// Workspaces of ranks that reduce together, on Hopper and later (0.4 GiB more than one rank's at TP=2 and TP=4 of three models in
 /// one log, none visible in another: the lower half).
 const REDUCE_WORKSPACES_GIB: f64 = 0.35;
-/// A communicator's buffers for each further rank, where they count (TP=2: 0.54 GiB in all, TP=8: 2.3).
-const COLLECTIVE_GIB: f64 = 0.31;
+/// A communicator's buffers for each further rank, where they count: on Hopper and later (TP=2: 0.54 GiB in all, TP=8: 2.3), on
+/// A100 (TP=2: 0.67 GiB in all, 0.55 with one rank), without NVLink (0.20 GiB at TP=16 of RTX 3090).
+const COLLECTIVE_GIB: [f64; 3] = [0.31, 0.12, 0.01];
 /// One captured graph of one layer (0.25 to 0.4 MiB in logs of 0.10 to 0.26).
 const GRAPH_MIB: f64 = 0.3;
 /// Context, libraries and kernels loaded on a GPU (H100: 78.57 GiB free of 79.18).
@@ -156,7 +157,13 @@ fn runtime(release: &Vllm, shape: &Shape, gpu: &Gpu) -> Item {
         && shape.tp > 1
         && matches!(Generation::of(gpu), Generation::Hopper | Generation::Blackwell);
     let workspaces = if reduces { REDUCE_WORKSPACES_GIB } else { 0.0 };
-    let gib = Bytes(further).as_f64().mul_add(COLLECTIVE_GIB, RUNTIME_GIB + workspaces);
+    let [recent, ampere, without_nvlink] = COLLECTIVE_GIB;
+    let each = match (Generation::of(gpu), gpu.compute_capability) {
+        (Generation::Hopper | Generation::Blackwell | Generation::Amd, _) => recent,
+        (_, Some((8, 0))) => ampere,
+        _ => without_nvlink,
+    };
+    let gib = Bytes(further).as_f64().mul_add(each, RUNTIME_GIB + workspaces);
     Item::fitted(
         Bytes::from_gib(gib).as_f64(),
         (0.2, 2.0),
