@@ -237,6 +237,9 @@ fn advice(plan: &Plan, style: Style, explain: bool, out: &mut String) {
     out.push('\n');
 }
 
+/// One figure of a stage's memory; `None`: the stage has none.
+type Figure = fn(&StageMemory) -> Option<u64>;
+
 /// The best layout's memory stage by stage, its times by part, and why it stands first.
 fn best_in_full(plan: &Plan, best: &RankedLayout, style: Style, out: &mut String) {
     let _ = writeln!(
@@ -246,7 +249,7 @@ fn best_in_full(plan: &Plan, best: &RankedLayout, style: Style, out: &mut String
         gibibytes(best.memory.budget_bytes),
         gibibytes(best.memory.gpu_bytes)
     );
-    let figures: [(&str, fn(&StageMemory) -> Option<u64>); 7] = [
+    let figures: [(&str, Figure); 7] = [
         ("weights", |stage| Some(stage.weights_bytes)),
         ("activation", |stage| Some(stage.activation_bytes)),
         ("runtime", |stage| Some(stage.runtime_bytes)),
