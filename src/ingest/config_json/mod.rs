@@ -7,6 +7,7 @@ mod build;
 mod by_name;
 mod defaults;
 mod families;
+mod ignored;
 mod names;
 mod positions;
 mod quantisation;
@@ -23,6 +24,7 @@ use self::families::{Context, EXPERTS_PER_TOKEN};
 use self::quantisation::{Declared, Quantiser};
 use self::reader::{Config, Shared};
 use super::{FieldError, Pointer};
+use crate::planner::engine::last_release_with;
 use crate::planner::model::dtype::Dtype;
 use crate::planner::model::{ModelSpec, TowerSize};
 use crate::planner::units::Bytes;
@@ -48,7 +50,8 @@ pub struct Diagnostic {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{}", summary(.faults))]
 pub struct ConfigError {
-    /// Every fault, each with its pointer and a stable code (`unknown_architecture`, `missing`, `out_of_range`, …).
+    /// Every fault, each with its pointer and a stable code (`unknown_architecture`, `architecture_removed`, `not_generative`, `missing`,
+    /// `out_of_range`, …).
     pub faults: Vec<FieldError>,
 }
 
@@ -134,18 +137,15 @@ fn read_object(
     }
     let config = text.as_ref().unwrap_or(&top);
     let architecture = architecture_of(&top, config);
-    let dtype = dtype_of(config);
+    let dtype = dtype_of(&top, config);
     let side = side.map(|side| Config::new(side, Pointer::root().key("quantization_config"), &shared));
     let declared = declared(config, side.as_ref(), dtype, what_if.weights);
     let context = Context { architecture, config, top: &top, quantiser: &declared.quantiser };
     let body = families::read(&context);
     let Some(body) = body else {
         if shared.faults.borrow().is_empty() {
-            top.refuse(
-                "architectures",
-                "unknown_architecture",
-                format!("the architecture `{architecture}` is not known here"),
-            );
+            let (code, detail) = why_unknown(architecture);
+            top.refuse("architectures", code, detail);
         }
         return Err(ConfigError { faults: shared.faults.take() });
     };
@@ -198,6 +198,23 @@ fn read_object(
     Ok(ReadModel { spec, diagnostics })
 }
 
+/// Why no family reads an architecture: the code of the refusal and its sentence.
+fn why_unknown(architecture: &str) -> (&'static str, String) {
+    if let Some(last) = last_release_with(architecture) {
+        let detail = format!(
+            "vLLM dropped `{architecture}`; {last} was among the last releases with it, and it is not known here"
+        );
+        return ("architecture_removed", detail);
+    }
+    if families::keeps_no_cache(architecture) {
+        let detail = format!(
+            "`{architecture}` encodes or classifies and generates no text; layouts are planned for models that do"
+        );
+        return ("not_generative", detail);
+    }
+    ("unknown_architecture", format!("the architecture `{architecture}` is not known here"))
+}
+
 /// Refuses what each key allows alone and no model can be: no layers at all, more experts for a token than there are.
 fn agree(config: &Config<'_>, body: &families::Body) {
     const LISTS: [&str; 4] = ["hybrid_override_pattern", "layers_block_type", "layer_types", "block_configs"];
@@ -228,9 +245,12 @@ fn architecture_of<'v>(top: &Config<'v>, config: &Config<'v>) -> &'v str {
     first(top).or_else(|| first(config)).unwrap_or("")
 }
 
-/// Format of the numbers that are not quantised: as declared; bf16 without a word, as engines take it.
-fn dtype_of(config: &Config<'_>) -> Dtype {
-    match config.text(&["dtype", "torch_dtype"]).unwrap_or("bfloat16").trim_start_matches("torch.") {
+/// Format of the numbers that are not quantised: as the whole file declares, else its text config; bf16 without a word, as engines
+/// take it (vLLM `config/model.py` `_get_and_verify_dtype`).
+fn dtype_of(top: &Config<'_>, config: &Config<'_>) -> Dtype {
+    const NAMES: &[&str] = &["dtype", "torch_dtype"];
+    let declared = top.text(NAMES).or_else(|| config.text(NAMES)).unwrap_or("bfloat16");
+    match declared.trim_start_matches("torch.") {
         "float16" | "half" | "fp16" => Dtype::Fp16,
         "float32" | "float" => {
             // engines load fp32 checkpoints in 16 bits

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::super::fields::wrong_type;
 use super::super::{FieldError, Pointer};
 use super::defaults;
+use super::ignored::IGNORED;
 
 /// Bound on decoder (and tower) layers.
 pub const MAX_LAYERS: u64 = 2_000;
@@ -24,6 +25,8 @@ pub struct Config<'v> {
     levels: Vec<(&'v Map<String, Value>, Pointer)>,
     /// The `model_type` whose defaults apply.
     pub model_type: &'v str,
+    /// A section that names its own model type: it leaves out what its class has as default.
+    is_sparse: bool,
     shared: &'v Shared,
 }
 
@@ -40,7 +43,7 @@ impl<'v> Config<'v> {
     /// The reader of a whole document.
     pub fn new(object: &'v Map<String, Value>, place: Pointer, shared: &'v Shared) -> Self {
         let model_type = object.get("model_type").and_then(Value::as_str).unwrap_or("");
-        Self { levels: vec![(object, place)], model_type, shared }
+        Self { levels: vec![(object, place)], model_type, is_sparse: false, shared }
     }
 
     /// The object under `key`, with this level as fallback where `inherit`; `None` when it is absent or no object.
@@ -58,8 +61,9 @@ impl<'v> Config<'v> {
         if inherit {
             levels.extend(self.levels.iter().cloned());
         }
-        let model_type = inner.get("model_type").and_then(Value::as_str).unwrap_or(self.model_type);
-        Some(Self { levels, model_type, shared: self.shared })
+        let own_type = inner.get("model_type").and_then(Value::as_str);
+        let model_type = own_type.unwrap_or(self.model_type);
+        Some(Self { levels, model_type, is_sparse: own_type.is_some(), shared: self.shared })
     }
 
     fn mark(&self, value: &Value) {
@@ -135,6 +139,12 @@ impl<'v> Config<'v> {
         }
     }
 
+    /// The class default of a field: of the section's class, with sizes, where this is a section; of the model type otherwise.
+    fn class_default(&self, name: &str) -> Option<&'static Value> {
+        let of_section = if self.is_sparse { defaults::of_section(self.model_type, name) } else { None };
+        of_section.or_else(|| defaults::of(self.model_type, name))
+    }
+
     /// A whole number, if given; the class default of the model type otherwise.
     pub fn opt(&self, names: &[&str]) -> Option<u64> {
         self.opt_within(names, MAX_SIZE)
@@ -145,7 +155,7 @@ impl<'v> Config<'v> {
         match self.value(names) {
             Some((value, place)) => self.number(value, &place, most),
             None if self.is_null(names) => None,
-            None => names.iter().find_map(|name| defaults::of(self.model_type, name)?.as_u64()),
+            None => names.iter().find_map(|name| self.class_default(name)?.as_u64()),
         }
     }
 
@@ -191,6 +201,15 @@ impl<'v> Config<'v> {
                     1
                 }
             },
+            None if self.is_sparse
+                && let Some((name, size)) = names.iter().find_map(|name| {
+                    Some((*name, defaults::of_section(self.model_type, name)?.as_u64()?))
+                }) =>
+            {
+                let kind = self.model_type;
+                self.note(format!("`{name}` is not in the section of {kind}: its class has {size}"));
+                size
+            }
             None => {
                 let name = names.first().copied().unwrap_or_default();
                 let place = self.place_of(name);
@@ -222,10 +241,7 @@ impl<'v> Config<'v> {
                     }
                 }
             }
-            None => names
-                .iter()
-                .find_map(|name| defaults::of(self.model_type, name)?.as_bool())
-                .unwrap_or(default),
+            None => names.iter().find_map(|name| self.class_default(name)?.as_bool()).unwrap_or(default),
         }
     }
 
@@ -343,45 +359,6 @@ impl<'v> Config<'v> {
     }
 }
 
-/// Keys that say nothing about memory: token ids, training and generation settings, versions.
-const IGNORED: &[&str] = &[
-    "_name_or_path",
-    "attention_dropout",
-    "auto_map",
-    "bos_token_id",
-    "chunk_size_feed_forward",
-    "embd_pdrop",
-    "eos_token_id",
-    "hidden_act",
-    "hidden_activation",
-    "hidden_dropout",
-    "id2label",
-    "initializer_range",
-    "is_encoder_decoder",
-    "label2id",
-    "layer_norm_eps",
-    "layer_norm_epsilon",
-    "output_attentions",
-    "output_hidden_states",
-    "pad_token_id",
-    "pretraining_tp",
-    "problem_type",
-    "resid_pdrop",
-    "return_dict",
-    "rms_norm_eps",
-    "rope_theta",
-    "router_aux_loss_coef",
-    "transformers_version",
-    "use_cache",
-    "norm_eps",
-    "output_router_logits",
-    "router_jitter_noise",
-    "aux_loss_alpha",
-    "seq_aux",
-    "routed_scaling_factor",
-    "norm_topk_prob",
-];
-
 impl<'v> Config<'v> {
     /// Names of the keys of this level, in the order of the file.
     pub fn keys(&self) -> impl Iterator<Item = &'v str> + use<'v> {
@@ -403,6 +380,7 @@ impl<'v> Config<'v> {
                     return Some(Self {
                         levels: vec![(inner, place.key(name))],
                         model_type: self.model_type,
+                        is_sparse: false,
                         shared: self.shared,
                     });
                 }
@@ -438,6 +416,7 @@ impl Config<'_> {
         Some(Self {
             levels: vec![(inner, place.index(index))],
             model_type: self.model_type,
+            is_sparse: false,
             shared: self.shared,
         })
     }

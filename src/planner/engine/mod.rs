@@ -34,6 +34,7 @@ pub use correction::MemoryCorrection;
 pub use memory::{Item, MemoryBudget, StageItems};
 pub use refusal::{Refusal, RefusalCode};
 pub use settings::ResolvedSettings;
+pub use vllm::last_release_with;
 
 /// What an engine does when the cache is full and a request needs more of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -81,6 +81,7 @@ impl Attention {
         let (qkv, out) = match name {
             "attention" => ("attention.qkv_proj", "attention.o_proj"),
             "attn" => ("attn.qkv_proj", "attn.o_proj"),
+            "mixer" => ("mixer.qkv_proj", "mixer.o_proj"),
             _ => ("self_attn.qkv_proj", "self_attn.o_proj"),
         };
         layer.linear(Role::Attention, qkv, &outputs, Part::whole(self.hidden), self.qkv_bias);
@@ -159,11 +160,15 @@ impl Rope {
         let real = |name: &str| scaling.as_ref().and_then(|s| s.own_real(name));
         let partial = real("partial_rotary_factor")
             .or_else(|| config.real(&["partial_rotary_factor", "rotary_pct", "rope_pct"]))
-            .filter(|factor| (0.0..=1.0).contains(factor))
-            .unwrap_or(1.0);
+            .filter(|factor| (0.0..=1.0).contains(factor));
+        let features = match partial {
+            Some(partial) => times(head, partial),
+            // some files give the turned features themselves
+            None => config.opt_size(&["rotary_dim"]).map_or(head, |turned| turned.min(head)),
+        };
         let positions = table_positions(context, scaling.as_ref());
         let base = real("rope_theta").or_else(|| config.real(&["rope_theta"])).unwrap_or(10_000.0);
-        Self { features: times(head, partial), positions, base }
+        Self { features, positions, base }
     }
 
     /// Positions of three axes (image height, width, time) where the file has them: a table four times as long
@@ -228,6 +233,12 @@ fn times(n: u64, factor: f64) -> u64 {
 /// The table of sines and cosines in the model's format: `positions * features` numbers; layers with the same one share it.
 pub fn rope_buffer(layer: &mut Layer<'_>, rope: Rope) {
     let bytes = rope.positions.saturating_mul(rope.features).saturating_mul(layer.dtype().bytes());
+    layer.shared_buffer(format!("rope {} {} {}", rope.features, rope.positions, rope.base), bytes);
+}
+
+/// As [`rope_buffer`], in fp32 whatever the model's format.
+pub fn rope_buffer_fp32(layer: &mut Layer<'_>, rope: Rope) {
+    let bytes = rope.positions.saturating_mul(rope.features).saturating_mul(4);
     layer.shared_buffer(format!("rope {} {} {}", rope.features, rope.positions, rope.base), bytes);
 }
 

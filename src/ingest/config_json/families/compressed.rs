@@ -2,7 +2,7 @@
 
 use super::super::build::{Experts as Stacked, Layer, Stack};
 use super::moe::{EXPERT_COUNT, EXPERTS_PER_TOKEN};
-use super::{Body, Context, FinalNorm, Rope, rope_buffer};
+use super::{Body, Context, FinalNorm, Rope};
 use crate::planner::model::cache::LayerCache;
 use crate::planner::model::dtype::Dtype;
 use crate::planner::model::ledger::{Cut, Part, Role, Sharing, Stages};
@@ -174,8 +174,11 @@ pub fn read<'c>(context: &Context<'c>) -> Option<Body<'c>> {
             Dtype::Fp32,
         );
         layer.typed_vector(Role::Attention, "hc_scale", &[Part::whole(3), Part::whole(3)], Dtype::Fp32);
-        rope_buffer(&mut layer, rope);
-        rope_buffer(&mut layer, Rope { base: config.real(&["compress_rope_theta"]).unwrap_or(-1.0), ..rope });
+        // layers with a window alone turn by the plain table, the others by the stretched one; both in fp32
+        let (name, positions) =
+            if ratio > 1 { ("compressed", rope.positions) } else { ("plain", context.positions()) };
+        let bytes = positions.saturating_mul(rope.features).saturating_mul(4);
+        layer.shared_buffer(format!("rope {name}"), bytes);
         stack.push(layer);
     }
     let mut body = context.body(stack, context.tied(false), FinalNorm::Rms);

@@ -162,6 +162,8 @@ impl Style {
             "Exaone4ForCausalLM" => {
                 Self { norms: AFTER, qk_norm: QkNorm::Head, windows: Windows::Listed, ..llama }
             }
+            // with experts it is a mixture
+            "MiniCPMForCausalLM" if config.size_or(&["num_experts"], 0) > 0 => return None,
             "InternLM2ForCausalLM" | "MiniCPMForCausalLM" => {
                 Self { windows: Windows::Never, everywhere: EVERYWHERE, ..llama }
             }
@@ -353,7 +355,9 @@ pub fn read<'c>(context: &Context<'c>) -> Option<Body<'c>> {
     } else {
         full_rope
     };
-    let local_base = config.real(&["rope_local_base_freq"]);
+    // Gemma 3's class turns windows by a base of their own where the file has one set of positions for all layers
+    let own_base = context.architecture.starts_with("Gemma3") && !config.has(&["rope_parameters"]);
+    let local_base = config.real(&["rope_local_base_freq"]).or_else(|| own_base.then_some(10_000.0));
     let local_rope =
         local_base.map_or(local_rope, |base| Rope { base, positions: context.positions(), ..local_rope });
     let mut stack = Stack::default();

@@ -4,6 +4,7 @@ mod attention;
 mod classic;
 mod compressed;
 mod dense;
+mod gemma3n;
 mod kimi;
 mod lfm;
 mod lightning;
@@ -21,7 +22,7 @@ mod vision;
 mod wrapper;
 mod zamba;
 
-pub use attention::{Attention, QkNorm, Rope, inverse_frequencies, rope_buffer};
+pub use attention::{Attention, QkNorm, Rope, inverse_frequencies, rope_buffer, rope_buffer_fp32};
 pub use linear::named_state_dtype;
 
 pub use self::moe::EXPERTS_PER_TOKEN;
@@ -79,11 +80,59 @@ const FAMILIES: &[for<'c> fn(&Context<'c>) -> Option<Body<'c>>] = &[
     zamba::read,
     lfm::read,
     varied::read,
+    gemma3n::read,
     compressed::read,
     step::read,
     longcat::read,
     minicpm3::read,
 ];
+
+/// Kinds of models that encode or classify, by how the names of their architectures end or begin (vLLM `models/registry.py`,
+/// `_EMBEDDING_MODELS` to `_SEQUENCE_CLASSIFICATION_MODELS`).
+const NOT_GENERATIVE: (&[&str], &[&str]) = (
+    &[
+        "ForSequenceClassification",
+        "ForTokenClassification",
+        "ForMaskedLM",
+        "ForRetrieval",
+        "ForRanking",
+        "RewardModel",
+        "BidirectionalModel",
+        "EmbeddingModel",
+        "EmbedModel",
+        "BertModel",
+        "CLIPModel",
+        "SiglipModel",
+        "GteModel",
+        "GteNewModel",
+        "RobertaModel",
+        "T5EncoderModel",
+        "Gemma2Model",
+        "Gemma3TextModel",
+        "LlamaModel",
+        "MistralModel",
+        "Qwen2Model",
+    ],
+    &[
+        "Bert",
+        "ModernBert",
+        "Roberta",
+        "XLMRoberta",
+        "ColBERT",
+        "HF_ColBERT",
+        "Electra",
+        "Deberta",
+        "DistilBert",
+        "MPNet",
+    ],
+);
+
+/// True for architectures that generate no text.
+pub fn keeps_no_cache(architecture: &str) -> bool {
+    let (ends, starts) = NOT_GENERATIVE;
+    ends.iter().any(|end| architecture.ends_with(end))
+        || starts.iter().any(|start| architecture.starts_with(start))
+}
 
 /// Read the family that `architecture` belongs to; `None` when it is not known.
 pub fn read<'c>(context: &Context<'c>) -> Option<Body<'c>> {
@@ -91,6 +140,7 @@ pub fn read<'c>(context: &Context<'c>) -> Option<Body<'c>> {
     let decoder = Context { architecture, ..*context };
     let mut body = FAMILIES.iter().find_map(|read| read(&decoder))?;
     vision::add(context, &mut body);
+    body.limits.no_pipeline |= wrapper::stays_whole(context.architecture);
     Some(body)
 }
 
@@ -105,6 +155,12 @@ impl<'c> Context<'c> {
     pub fn layers_if_given(&self) -> usize {
         let value = self.config.value(LAYER_COUNT).and_then(|(value, _)| value.as_u64()).unwrap_or(0);
         usize::try_from(value.min(MAX_LAYERS)).unwrap_or(0)
+    }
+
+    /// A section that stands beside the text config: in the part that understands (`thinker_config`), else in the document.
+    pub fn beside_text(&self, key: &str) -> Option<Config<'c>> {
+        let thinker = self.top.section("thinker_config", false);
+        thinker.and_then(|thinker| thinker.section(key, false)).or_else(|| self.top.section(key, false))
     }
 
     pub fn hidden(&self) -> u64 {

@@ -81,8 +81,9 @@ pub fn reaches(context: &Context<'_>, windows: Windows, layers: usize) -> Vec<Re
                 .collect()
         }
         Windows::Listed => {
-            // without a list only what the file itself names counts: class defaults do not slide
-            let named = config.value(&["sliding_window"]).is_some()
+            // without a list what the file itself names counts, and the default of a class that has no such list
+            let of_class = config.model_type == "mistral" && !config.has(&["sliding_window"]);
+            let named = (config.value(&["sliding_window"]).is_some() || of_class)
                 && config.text(&["sliding_window_pattern"]).is_none();
             vec![if named { sliding } else { Reach::Full }; layers]
         }

@@ -221,14 +221,14 @@ fn mimo<'c>(context: &Context<'c>) -> Body<'c> {
 }
 
 /// Gemma 4's attention: layers near the end may use an earlier layer's cache, and keys may serve as values.
-struct GemmaAttention {
-    attention: Attention,
-    shares_cache: bool,
-    keys_are_values: bool,
+pub(super) struct GemmaAttention {
+    pub attention: Attention,
+    pub shares_cache: bool,
+    pub keys_are_values: bool,
 }
 
 impl GemmaAttention {
-    fn build(&self, layer: &mut Layer<'_>) {
+    pub fn build(&self, layer: &mut Layer<'_>) {
         let Attention { hidden, heads, kv_heads, head, qkv_bias, .. } = self.attention;
         let (wide, queries) = (Part::whole(hidden), Part::units(heads, head, "query heads"));
         let kv = Part::heads(kv_heads, head, "KV heads");
@@ -272,9 +272,6 @@ fn gemma_experts(layer: &mut Layer<'_>, experts: Stacked) {
 
 fn gemma<'c>(context: &Context<'c>) -> Body<'c> {
     let config = context.config;
-    if context.top.value(&["audio_config"]).is_some() {
-        context.top.refuse("audio_config", "unknown_tower", "the audio tower of this architecture is not known here; override it with null to plan without it");
-    }
     let layers = context.layers();
     let bias = config.flag(&["attention_bias"], false);
     let base = Attention { qkv_bias: bias, out_bias: bias, qk_norm: QkNorm::Head, ..Attention::of(context) };
@@ -336,6 +333,9 @@ fn gemma<'c>(context: &Context<'c>) -> Body<'c> {
             layer.linear(Role::DenseFeedForward, "per_layer_projection", &[wide], narrow, false);
             layer.norm("post_per_layer_input_norm", base.hidden);
         }
+        // a scale of the layer, and one of its router
+        let scalars = if experts.is_some() { 2 } else { 1 };
+        layer.own_buffer(layer.dtype().bytes().saturating_mul(scalars));
         // the full layers' table spans the whole head whatever part of it turns
         let kind = if slides { "sliding_attention" } else { "full_attention" };
         let rope = Rope { features: attention.head, ..Rope::of(context, attention.head, Some(kind)) };
@@ -357,6 +357,9 @@ fn gemma<'c>(context: &Context<'c>) -> Body<'c> {
             false,
         );
         body.head.norm("per_layer_projection_norm", per_layer);
+        // three scales of embeddings
+        let bytes = body.head.dtype().bytes().saturating_mul(3);
+        body.head.own_buffer(bytes);
     }
     body.query_heads = base.heads;
     body.kv_heads = base.kv_heads;

@@ -19,13 +19,24 @@ pub enum Format {
     /// 8-bit integers, one scale an output row.
     Int8Channel,
     /// 4-bit floats in groups of `group` with fp8 scales, and scales for matrix and activations.
-    Nvfp4 { group: u64, input_scale: bool },
+    Nvfp4 { group: u64, inputs: InputScale },
     /// 4-bit floats in groups of 32 with one-byte scales.
     Mxfp4,
     /// 8-bit floats in groups of 32 with one-byte scales.
     Mxfp8,
     /// Packed integers with 16-bit scales by group (0: one group for the row); `zero_points` packed beside them.
     PackedInt { bits: u64, group: u64, zero_points: bool, kind: Packing },
+}
+
+/// What lies beside 4-bit floats for their activations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InputScale {
+    None,
+    /// An fp32 number.
+    Kept,
+    /// A number that the checkpoint may hold and nothing uses: in the model's own format, for experts in fp32
+    /// (`quantization/modelopt.py`, W4A16).
+    Dropped,
 }
 
 /// Which tool packed integers, and so what else lies beside them.
@@ -72,13 +83,17 @@ impl Format {
                 ],
             ),
             Self::Int8Channel => Storage::with(Dtype::Int8, &[Extra::Row { bytes: 4 }]),
-            Self::Nvfp4 { group, input_scale } => Storage::with(
-                Dtype::Fp4,
-                &[
-                    Extra::Group { cols: group, bits: 8 },
-                    Extra::Part { bytes: if input_scale { 8 } else { 4 } },
-                ],
-            ),
+            Self::Nvfp4 { group, inputs } => {
+                let input_scale = match inputs {
+                    InputScale::None => 0,
+                    InputScale::Kept => 4,
+                    InputScale::Dropped => dtype.bytes(),
+                };
+                Storage::with(
+                    Dtype::Fp4,
+                    &[Extra::Group { cols: group, bits: 8 }, Extra::Part { bytes: 4 + input_scale }],
+                )
+            }
             Self::Mxfp4 => Storage::with(Dtype::Fp4, &[Extra::Group { cols: 32, bits: 8 }]),
             Self::Mxfp8 => Storage::with(Dtype::Fp8, &[Extra::Group { cols: 32, bits: 8 }]),
             Self::PackedInt { bits, group, zero_points, kind } => {
@@ -117,6 +132,9 @@ impl Format {
                 &[Extra::Part { bytes: 4 }, Extra::Copy { bytes: if static_input { 4 } else { 0 } }],
             ),
             Self::Fp8Channel { .. } => Storage::with(Dtype::Fp8, &[Extra::Row { bytes: 4 }]),
+            Self::Nvfp4 { group, inputs: InputScale::Dropped } => {
+                Self::Nvfp4 { group, inputs: InputScale::Kept }.linear(dtype)
+            }
             Self::Mxfp4 => Storage {
                 tile: if is_up {
                     (alignment.intermediate, alignment.hidden)

@@ -5,7 +5,7 @@ use std::cell::{OnceCell, RefCell};
 use super::super::by_name::ByName;
 use super::super::names::{self, Patterns};
 use super::classes::Classes;
-use super::format::{Alignment, Format, Packing};
+use super::format::{Alignment, Format, InputScale, Packing};
 use crate::planner::model::dtype::Dtype;
 
 /// The rule from module name to format.
@@ -199,7 +199,7 @@ pub fn as_if(name: &str, dtype: Dtype) -> Option<Quantiser> {
         "int4" => {
             Format::PackedInt { bits: 4, group: 128, zero_points: false, kind: Packing::CompressedTensors }
         }
-        "nvfp4" => Format::Nvfp4 { group: 16, input_scale: true },
+        "nvfp4" => Format::Nvfp4 { group: 16, inputs: InputScale::Kept },
         "mxfp4" => Format::Mxfp4,
         "mxfp8" => Format::Mxfp8,
         _ => return None,

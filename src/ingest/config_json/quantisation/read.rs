@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::super::names::Pattern;
 use super::super::reader::{Config, MAX_LIST};
-use super::format::{Alignment, Format, Packing};
+use super::format::{Alignment, Format, InputScale, Packing};
 use super::quantiser::{Matching, Quantiser};
 use crate::planner::model::dtype::{Dtype, KvDtype};
 
@@ -23,7 +23,8 @@ pub fn read(config: &Config<'_>, side: Option<&Config<'_>>, dtype: Dtype) -> Dec
         .and_then(|side| side.section("quantization_config", false))
         .or_else(|| config.section_anywhere(&["quantization_config", "compression_config"]));
     let side = side.and_then(|side| side.section("quantization", false));
-    let kv_dtype = block.as_ref().and_then(declared_kv).or_else(|| side.as_ref().and_then(declared_kv));
+    // the engine reads the side file only for a config.json that says nothing of its own
+    let kv_dtype = block.as_ref().or(side.as_ref()).and_then(declared_kv);
     let named =
         block.as_ref().and_then(|block| block.text(&["quant_method"])).filter(|name| !name.is_empty());
     let method = match (named, block.is_some() || side.is_some()) {
@@ -138,7 +139,7 @@ fn deepseek_v4(config: &Config<'_>, block: &Config<'_>, dtype: Dtype) -> Quantis
     let format = Format::Fp8Block { rows: 128, cols: 128, scale_bytes: if fp4 { 1 } else { 4 } };
     let experts = match block.text(&["moe_quant_algo"]) {
         Some(algo) if algo.eq_ignore_ascii_case("NVFP4") => {
-            Some(Format::Nvfp4 { group: 16, input_scale: true })
+            Some(Format::Nvfp4 { group: 16, inputs: InputScale::Kept })
         }
         _ if fp4 => Some(Format::Mxfp4),
         _ => None,
@@ -183,7 +184,8 @@ fn compressed_format(block: &Config<'_>, group: &Config<'_>) -> Format {
     match (is_float, bits, strategy) {
         (true, 4, _) if size == 32 || format.starts_with("mxfp4") => Format::Mxfp4,
         (true, 4, _) => {
-            Format::Nvfp4 { group: if size == 0 { 16 } else { size }, input_scale: inputs.is_some() }
+            let inputs = if inputs.is_some() { InputScale::Kept } else { InputScale::None };
+            Format::Nvfp4 { group: if size == 0 { 16 } else { size }, inputs }
         }
         (true, 8, "block") => {
             let sizes = weights.numbers(&["block_structure"], 1 << 16).unwrap_or_default();
@@ -254,8 +256,10 @@ fn modelopt(block: &Config<'_>, side: Option<&Config<'_>>, dtype: Dtype) -> Quan
             Quantiser::plain(dtype)
         }
     };
+    // a checkpoint of several algorithms has scales of the cache only where it declares the cache's format
+    let scales = if algo != "MIXED_PRECISION" || declared_kv(source).is_some() { 2 } else { 0 };
     listed(
-        Quantiser { cache_scales: (2, 0), latent_cache_scales: true, quantises_head: true, ..quantiser },
+        Quantiser { cache_scales: (scales, 0), latent_cache_scales: true, quantises_head: true, ..quantiser },
         source,
         Matching::Loose,
     )
@@ -268,8 +272,8 @@ fn modelopt_format(algo: &str, block: &Config<'_>) -> Option<Format> {
         "FP8" => Some(Format::Fp8Tensor { static_input: true }),
         "FP8_PER_CHANNEL_PER_TOKEN" => Some(Format::Fp8Channel { static_input: false, input_bound: false }),
         "FP8_PB_WO" => Some(Format::Fp8Block { rows: 128, cols: 128, scale_bytes: 4 }),
-        "NVFP4" => Some(Format::Nvfp4 { group: group(), input_scale: true }),
-        "W4A16_NVFP4" => Some(Format::Nvfp4 { group: group(), input_scale: false }),
+        "NVFP4" => Some(Format::Nvfp4 { group: group(), inputs: InputScale::Kept }),
+        "W4A16_NVFP4" => Some(Format::Nvfp4 { group: group(), inputs: InputScale::Dropped }),
         "MXFP8" => Some(Format::Mxfp8),
         _ => None,
     }

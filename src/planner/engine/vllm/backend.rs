@@ -50,6 +50,8 @@ pub struct Traits {
     pub compressed: bool,
     pub states: bool,
     pub windows: bool,
+    /// Heads of 512 features.
+    pub wide_heads: bool,
 }
 
 impl Traits {
@@ -58,8 +60,9 @@ impl Traits {
         let mut t = Self::default();
         for cache in model.kinds.iter().flat_map(|k| &k.caches) {
             match cache {
-                LayerCache::Heads { reach, .. } => {
+                LayerCache::Heads { reach, key_size, .. } => {
                     t.heads = true;
+                    t.wide_heads |= *key_size == 512;
                     t.windows |= *reach != Reach::Full;
                 }
                 LayerCache::Latent { sparse, reach, .. } => {
@@ -140,7 +143,8 @@ pub fn stored_dtype(
 }
 
 /// Tokens of a block of attention layers before hybrids raise it: what the caller fixed, else what the backend forces:
-/// FlashMLA and sparse kernels 64, FlashInfer-MLA 32, all others 16.
+/// FlashMLA and sparse kernels 64, FlashInfer-MLA 32, FlashAttention 4 on Hopper for an fp8 cache of heads of 512 features 64
+/// (`v1/attention/backends/flash_attn.py`), all others 16.
 pub fn attention_block(gpu: &Gpu, settings: &ResolvedSettings, stored: KvDtype, traits: Traits) -> u64 {
     if let Some(block) = settings.block_size {
         return block;
@@ -158,6 +162,9 @@ pub fn attention_block(gpu: &Gpu, settings: &ResolvedSettings, stored: KvDtype, 
             Generation::Blackwell => 32,
             _ => DEFAULT_BLOCK,
         };
+    }
+    if traits.wide_heads && stored == KvDtype::Fp8 && Generation::of(gpu) == Generation::Hopper {
+        return 64;
     }
     DEFAULT_BLOCK
 }

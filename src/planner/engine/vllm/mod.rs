@@ -15,6 +15,7 @@ pub(super) mod split;
 
 use std::ops::Range;
 
+pub use refuse::last_release_with;
 pub use release::{V0_5, V0_6, V0_7_1, V0_8, V0_10, V0_12, V0_20, V0_20_1, V0_21, V0_24, V0_33};
 
 use super::{CacheLayout, EngineRules, MemoryBudget, Refusal, RefusalCode, ResolvedSettings, WhenFull};

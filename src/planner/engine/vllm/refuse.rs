@@ -9,8 +9,8 @@ use crate::planner::hardware::Gpu;
 use crate::planner::layout::Shape;
 use crate::planner::model::ModelSpec;
 
-/// Classes that older releases had, with the last one that did (`models/registry.py` `_PREVIOUSLY_SUPPORTED_MODELS`). Not
-/// among them: Dots1, which the engine builds through its transformers class since.
+/// Classes that older releases had, with the last one that did (`models/registry.py` `_PREVIOUSLY_SUPPORTED_MODELS`). Not among them are
+/// those that the engine builds through their transformers class since (Dots1, Persimmon, Fuyu, Phi-4-multimodal, Ernie, Aya Vision).
 const REMOVED: &[(&str, &str)] = &[
     ("AquilaForCausalLM", "0.24"),
     ("AquilaModel", "0.24"),
@@ -18,19 +18,47 @@ const REMOVED: &[(&str, &str)] = &[
     ("BaiChuanForCausalLM", "0.23"),
     ("BaichuanForCausalLM", "0.23"),
     ("BambaForCausalLM", "0.23"),
+    ("ChameleonForConditionalGeneration", "0.28"),
+    ("Cheers", "0.28"),
+    ("CheersForConditionalGeneration", "0.28"),
+    ("DonutForConditionalGeneration", "0.10.2"),
+    ("Fairseq2LlamaForCausalLM", "0.28"),
+    ("FireRedLIDForConditionalGeneration", "0.28"),
+    ("GritLM", "0.28"),
+    ("Grok1ForCausalLM", "0.24"),
+    ("Grok1ModelForCausalLM", "0.24"),
+    ("HCXVisionForCausalLM", "0.28"),
+    ("InternLM2VEForCausalLM", "0.23"),
     ("InternLMForCausalLM", "0.23"),
+    ("JAISLMHeadModel", "0.22"),
     ("MPTForCausalLM", "0.28"),
+    ("MantisForConditionalGeneration", "0.24"),
     ("MiniMaxForCausalLM", "0.23"),
     ("MiniMaxM1ForCausalLM", "0.23"),
     ("MiniMaxText01ForCausalLM", "0.23"),
+    ("MiniMaxVL01ForConditionalGeneration", "0.23"),
     ("MllamaForConditionalGeneration", "0.10.2"),
+    ("MotifForCausalLM", "0.10.2"),
     ("MptForCausalLM", "0.28"),
+    ("OuroForCausalLM", "0.26"),
+    ("Phi3SmallForCausalLM", "0.9.2"),
+    ("Phi4FlashForCausalLM", "0.10.2"),
+    ("Plamo2ForCausalLM", "0.26"),
+    ("PrithviGeoSpatialMAE", "0.28"),
     ("QWenLMHeadModel", "0.23"),
+    ("QwenVLForConditionalGeneration", "0.23"),
     ("RWForCausalLM", "0.28"),
     ("StableLMEpochForCausalLM", "0.28"),
+    ("Tarsier2ForConditionalGeneration", "0.23"),
+    ("TarsierForConditionalGeneration", "0.24"),
     ("TeleChatForCausalLM", "0.25"),
     ("XverseForCausalLM", "0.23"),
 ];
+
+/// The last release that had a class which newer ones dropped; `None` for every other name.
+pub fn last_release_with(architecture: &str) -> Option<&'static str> {
+    REMOVED.iter().find(|(removed, _)| *removed == architecture).map(|(_, last)| *last)
+}
 
 /// Names that checkpoints carry and the registry never had.
 const UNKNOWN: &[&str] =

@@ -7,7 +7,9 @@ pub use mixture::{EXPERT_COUNT, EXPERTS_PER_TOKEN, Mixture, by_list, by_step};
 
 use super::super::build::{Alike, Layer, Stack};
 use super::reach::{Windows, layer_types, name_layer, reaches};
-use super::{Attention, Body, Context, FinalNorm, QkNorm, Rope, inverse_frequencies, rope_buffer};
+use super::{
+    Attention, Body, Context, FinalNorm, QkNorm, Rope, inverse_frequencies, rope_buffer, rope_buffer_fp32,
+};
 use crate::planner::model::ClassLimits;
 use crate::planner::model::cache::{LayerCache, Reach};
 use crate::planner::model::ledger::{Part, Role};
@@ -123,6 +125,8 @@ pub fn read<'c>(context: &Context<'c>) -> Option<Body<'c>> {
                 if context.architecture == "Glm4MoeForCausalLM" { rope.with_axes(context) } else { rope };
             if style.transformers {
                 inverse_frequencies(&mut layer, rope);
+            } else if context.architecture == "GptOssForCausalLM" {
+                rope_buffer_fp32(&mut layer, rope);
             } else {
                 rope_buffer(&mut layer, rope);
             }

@@ -119,6 +119,12 @@ impl Style {
                     ..base(mixture)
                 }
             }
+            "MiniCPMForCausalLM" => Self {
+                qkv_bias: false,
+                windows: Windows::Never,
+                everywhere: EVERYWHERE,
+                ..base(plain_mixture(stacked(context, config.size(&["intermediate_size"]))))
+            },
             "OlmoeForCausalLM" => Self {
                 qkv_bias: false,
                 qk_norm: QkNorm::All,

@@ -1,10 +1,13 @@
-//! Vision towers and their projectors, as vLLM 0.33 builds them beside the decoder. They sit on the first pipeline stage.
+//! Towers (vision, audio) and their projectors, as vLLM 0.33 builds them beside the decoder. They sit on the first pipeline stage.
 
+mod audio;
 mod clip;
 mod gemma;
 mod glm;
 mod intern;
+mod llava;
 mod moon;
+mod phi;
 mod qwen;
 
 use super::super::build::Layer;
@@ -12,38 +15,92 @@ use super::super::reader::{Config, MAX_LAYERS, MAX_SIZE};
 use super::{Body, Context};
 use crate::planner::model::ledger::{Buffer, Cut, Part, Role};
 
-/// Add the tower of a wrapper architecture to the head of its decoder.
+/// Add the towers of a wrapper architecture to the head of its decoder.
 pub fn add<'c>(context: &Context<'c>, body: &mut Body<'c>) {
-    let tower = match context.architecture {
-        "Gemma3ForConditionalGeneration" => gemma::gemma3(context, body.hidden),
-        "Glm4vForConditionalGeneration" | "Glm4vMoeForConditionalGeneration" => glm::glm4(context),
-        "InternVLChatModel" => intern::chat(context, body.hidden),
-        "InternVLForConditionalGeneration" | "InternS1ForConditionalGeneration" => {
-            intern::of_transformers(context, body.hidden)
+    let towers =
+        [("vision_config", seen(context, body.hidden)), ("audio_config", heard(context, body.hidden))];
+    for (section, tower) in towers {
+        match tower {
+            Tower::Without => {}
+            Tower::Built(tower) => {
+                body.head.tensors.extend(tower.tensors);
+                body.head.buffers.extend(tower.buffers);
+            }
+            Tower::Unsaid => {
+                let sense = section.trim_end_matches("_config");
+                context
+                    .config
+                    .note(format!("the file has no {section}: the {sense} tower is left out of the weights"));
+            }
         }
-        "Qwen2VLForConditionalGeneration" => qwen::qwen2(context),
-        "Qwen2_5_VLForConditionalGeneration" => qwen::qwen2_5(context),
+    }
+}
+
+/// What an architecture has of one sense.
+enum Tower<'q> {
+    /// Its class has none.
+    Without,
+    /// Its class has one, and the file does not say its sizes.
+    Unsaid,
+    Built(Layer<'q>),
+}
+
+impl<'q> From<Option<Layer<'q>>> for Tower<'q> {
+    fn from(built: Option<Layer<'q>>) -> Self {
+        built.map_or(Self::Unsaid, Self::Built)
+    }
+}
+
+/// The tower for images and films; `text` is the decoder's width.
+fn seen<'c>(context: &Context<'c>, text: u64) -> Tower<'c> {
+    match context.architecture {
+        "Cohere2VisionForConditionalGeneration" => llava::cohere(context, text).into(),
+        "Gemma3ForConditionalGeneration" => gemma::gemma3(context, text).into(),
+        "Gemma3nForConditionalGeneration" => gemma::gemma3n(context, text).into(),
+        "Gemma4ForConditionalGeneration" => gemma::gemma4(context, text).into(),
+        "Glm4vForConditionalGeneration" | "Glm4vMoeForConditionalGeneration" => glm::glm4(context).into(),
+        "Idefics3ForConditionalGeneration" | "SmolVLMForConditionalGeneration" => {
+            llava::idefics(context, text).into()
+        }
+        "InternVLChatModel" => intern::chat(context, text).into(),
+        "InternVLForConditionalGeneration" | "InternS1ForConditionalGeneration" => {
+            intern::of_transformers(context, text).into()
+        }
+        "KimiK25ForConditionalGeneration"
+        | "KimiK3ForConditionalGeneration"
+        | "KimiVLForConditionalGeneration" => moon::moon(context, text).into(),
+        "Llama4ForConditionalGeneration" => Tower::Built(clip::llama4(context, text)),
+        "LlavaForConditionalGeneration"
+        | "LlavaNextForConditionalGeneration"
+        | "LlavaNextVideoForConditionalGeneration"
+        | "LlavaOnevisionForConditionalGeneration" => llava::llava(context, text).into(),
+        "MiniMaxM3SparseForConditionalGeneration" => clip::minimax(context, text).into(),
+        "Mistral3ForConditionalGeneration" => clip::pixtral(context, text).into(),
+        "PaliGemmaForConditionalGeneration" => llava::pali(context).into(),
+        "Phi3VForCausalLM" => phi::vision(context, text).into(),
+        "Qwen2VLForConditionalGeneration" => qwen::qwen2(context).into(),
+        "Qwen2_5_VLForConditionalGeneration" | "Qwen2_5OmniModel" | "Qwen2_5OmniForConditionalGeneration" => {
+            qwen::qwen2_5(context).into()
+        }
         "Qwen3VLForConditionalGeneration"
         | "Qwen3VLMoeForConditionalGeneration"
         | "Qwen3_5ForConditionalGeneration"
-        | "Qwen3_5MoeForConditionalGeneration" => qwen::qwen3(context),
-        "Llama4ForConditionalGeneration" => Some(clip::llama4(context, body.hidden)),
-        "Mistral3ForConditionalGeneration" => clip::pixtral(context, body.hidden),
-        "KimiK25ForConditionalGeneration"
-        | "KimiK3ForConditionalGeneration"
-        | "KimiVLForConditionalGeneration" => moon::moon(context, body.hidden),
-        "MiniMaxM3SparseForConditionalGeneration" => clip::minimax(context, body.hidden),
-        "Gemma4ForConditionalGeneration" => gemma::gemma4(context, body.hidden),
-        _ => return,
-    };
-    match tower {
-        Some(tower) => {
-            body.head.tensors.extend(tower.tensors);
-            body.head.buffers.extend(tower.buffers);
-        }
-        None => {
-            context.config.note("the file has no vision_config: the vision tower is left out of the weights");
-        }
+        | "Qwen3_5MoeForConditionalGeneration"
+        | "Qwen3OmniMoeForConditionalGeneration" => qwen::qwen3(context).into(),
+        _ => Tower::Without,
+    }
+}
+
+/// The tower for sound.
+fn heard<'c>(context: &Context<'c>, text: u64) -> Tower<'c> {
+    match context.architecture {
+        "Gemma3nForConditionalGeneration" => audio::gemma3n(context, text).into(),
+        // some sizes of Gemma 4 have none
+        "Gemma4ForConditionalGeneration" => audio::gemma4(context, text).map_or(Tower::Without, Tower::Built),
+        "Qwen2AudioForConditionalGeneration" => audio::qwen2(context, text).into(),
+        "Qwen2_5OmniModel" | "Qwen2_5OmniForConditionalGeneration" => audio::omni2(context).into(),
+        "Qwen3OmniMoeForConditionalGeneration" => audio::omni3(context).into(),
+        _ => Tower::Without,
     }
 }
 

@@ -37,7 +37,7 @@ pub(super) fn half_rope(tower: &mut Layer<'_>, sizes: &Sizes) {
 
 /// Qwen2-VL: its file gives the width of the blocks as a multiple, and the decoder's width as `hidden_size`.
 pub(super) fn qwen2<'c>(context: &Context<'c>) -> Option<Layer<'c>> {
-    let vision = context.top.section("vision_config", false)?;
+    let vision = context.beside_text("vision_config")?;
     let hidden = vision.size(&["embed_dim"]);
     let sizes = Sizes {
         layers: vision.size_within(&["depth"], MAX_LAYERS),
@@ -59,7 +59,7 @@ pub(super) fn qwen2<'c>(context: &Context<'c>) -> Option<Layer<'c>> {
 
 /// Qwen2.5-VL.
 pub(super) fn qwen2_5<'c>(context: &Context<'c>) -> Option<Layer<'c>> {
-    let vision = context.top.section("vision_config", false)?;
+    let vision = context.beside_text("vision_config")?;
     let sizes = Sizes::of(&vision);
     let mut tower = Layer::tower(context.quantiser, "visual", false);
     patch_embed(&mut tower, &vision, &sizes, false);
@@ -73,7 +73,7 @@ pub(super) fn qwen2_5<'c>(context: &Context<'c>) -> Option<Layer<'c>> {
 
 /// Qwen3-VL and Qwen3.5.
 pub(super) fn qwen3<'c>(context: &Context<'c>) -> Option<Layer<'c>> {
-    let vision = context.top.section("vision_config", false)?;
+    let vision = context.beside_text("vision_config")?;
     let sizes = Sizes::of(&vision);
     let mut tower = Layer::tower(context.quantiser, "visual", false);
     patch_embed(&mut tower, &vision, &sizes, true);
