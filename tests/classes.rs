@@ -41,6 +41,7 @@ fn h100() -> Gpu {
         architecture: "Hopper".to_owned(),
         compute_capability: Some((9, 0)),
         memory_bytes: Bytes::from_gib(79.18),
+        driver_reserved_bytes: Bytes(0),
         memory_assumed: false,
         slice_of: None,
         hbm_bytes_per_s: 3.35e12,

@@ -213,6 +213,7 @@ impl Style {
                         experts,
                         router_fp32: false,
                         router_bias: false,
+                        router_quantised: false,
                         correction: None,
                         shared_width: 0,
                         shared_gate: false,

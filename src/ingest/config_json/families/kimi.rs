@@ -92,6 +92,7 @@ impl KimiMixture {
                 experts,
                 router_fp32: false,
                 router_bias: false,
+                router_quantised: false,
                 correction: Some(Dtype::Fp32),
                 shared_width: 0,
                 shared_gate: false,

@@ -91,7 +91,7 @@ fn lfm<'c>(context: &Context<'c>) -> Body<'c> {
             Some(experts) => {
                 layer.name.push_str("+moe");
                 let outputs = [Part::whole(experts.count)];
-                layer.typed_linear(Role::Router, "gate", &outputs, Part::whole(hidden), layer.dtype());
+                layer.linear(Role::Router, "feed_forward.gate", &outputs, Part::whole(hidden), false);
                 if config.flag(&["use_expert_bias"], true) {
                     layer.score_correction(&outputs, Dtype::Fp32);
                 }

@@ -170,6 +170,7 @@ fn qwen_mixture(context: &Context<'_>) -> Option<Mixture> {
         experts,
         router_fp32: false,
         router_bias: false,
+        router_quantised: false,
         correction: None,
         shared_width: config.size_or(&["shared_expert_intermediate_size"], 0),
         shared_gate: true,

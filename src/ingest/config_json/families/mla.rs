@@ -144,6 +144,7 @@ pub fn mixture(context: &Context<'_>) -> Option<Mixture> {
         },
         router_fp32: false,
         router_bias: false,
+        router_quantised: false,
         correction: corrected.then_some(Dtype::Fp32),
         shared_width: width.saturating_mul(config.size_or(&["n_shared_experts", "num_shared_experts"], 0)),
         shared_gate: false,

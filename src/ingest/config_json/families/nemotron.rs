@@ -90,6 +90,7 @@ fn nemotron_mixture(context: &Context<'_>) -> (Mixture, Option<u64>) {
         experts,
         router_fp32: false,
         router_bias: false,
+        router_quantised: false,
         correction: Some(Dtype::Fp32),
         shared_width: shared,
         shared_gate: false,

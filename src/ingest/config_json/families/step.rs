@@ -145,6 +145,7 @@ fn mixture(context: &Context<'_>, hidden: u64) -> Mixture {
         },
         router_fp32: true,
         router_bias: false,
+        router_quantised: false,
         correction: Some(Dtype::Fp32),
         shared_width: config.size(&["share_expert_dim"]),
         shared_gate: false,

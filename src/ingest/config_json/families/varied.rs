@@ -175,6 +175,7 @@ fn mimo<'c>(context: &Context<'c>) -> Body<'c> {
         },
         router_fp32: config.text(&["moe_router_dtype"]).unwrap_or("float32") == "float32",
         router_bias: false,
+        router_quantised: false,
         correction: Some(Dtype::Fp32),
         shared_width: 0,
         shared_gate: false,

@@ -109,9 +109,9 @@ impl Format {
                 match kind {
                     // weight_shape: two int64
                     Packing::CompressedTensors => extras.push(Extra::Copy { bytes: 16 }),
-                    // g_idx: one int32 a column; qzeros are always stored
-                    Packing::Gptq { .. } => extras.push(Extra::Column { bytes: 4 }),
-                    Packing::Awq => {}
+                    // the order of the columns: one int32 each, only where the checkpoint has one
+                    Packing::Gptq { act_order: true } => extras.push(Extra::Column { bytes: 4 }),
+                    Packing::Gptq { act_order: false } | Packing::Awq => {}
                 }
                 let element = if bits == 8 { Dtype::Int8 } else { Dtype::Int4 };
                 Storage { element, extras, tile: (1, 1), row_multiple: 1 }

@@ -31,6 +31,8 @@ pub struct Quantiser {
     pub latent_cache_scales: bool,
     /// The method quantises the head too, where no list leaves it alone.
     pub quantises_head: bool,
+    /// The method leaves towers alone that are called after vision, whatever its list says (`quantization/modelopt.py`).
+    pub leaves_vision: bool,
     /// For people.
     pub label: String,
     /// What was found out of layers that are alike.
@@ -79,6 +81,7 @@ impl Quantiser {
             cache_scales: (0, 0),
             latent_cache_scales: false,
             quantises_head: false,
+            leaves_vision: false,
             label: dtype_label(dtype).to_owned(),
             known: Known::default(),
         }
@@ -158,7 +161,7 @@ impl Quantiser {
             || self.ignore.begins_with(&inside)
             || self.ignore.matches(&sample)
             || (self.matching == Matching::Loose && self.ignore.is_part_of(&sample))
-            || (self.matching == Matching::Loose && prefix.starts_with("vision"))
+            || (self.leaves_vision && prefix.starts_with("vision"))
     }
 
     /// True when the ignore list names this module.

@@ -57,7 +57,11 @@ pub fn read(config: &Config<'_>, side: Option<&Config<'_>>, dtype: Dtype) -> Dec
                     label: "mxfp4 experts".to_owned(),
                     ..Quantiser::plain(dtype)
                 },
-                "mxfp8" => listed(Quantiser::uniform(dtype, Format::Mxfp8), block, Matching::Loose),
+                "mxfp8" => listed(
+                    Quantiser { leaves_vision: true, ..Quantiser::uniform(dtype, Format::Mxfp8) },
+                    block,
+                    Matching::Loose,
+                ),
                 "gptq" | "gptq_marlin" | "awq" | "awq_marlin" | "auto-round" => packed(block, method, dtype),
                 "modelopt" | "modelopt_fp4" | "modelopt_mixed" | "" | "fp8" => {
                     modelopt(block, side.as_ref().filter(|_| !block.has(&["quant_algo"])), dtype)
@@ -259,7 +263,13 @@ fn modelopt(block: &Config<'_>, side: Option<&Config<'_>>, dtype: Dtype) -> Quan
     // a checkpoint of several algorithms has scales of the cache only where it declares the cache's format
     let scales = if algo != "MIXED_PRECISION" || declared_kv(source).is_some() { 2 } else { 0 };
     listed(
-        Quantiser { cache_scales: (scales, 0), latent_cache_scales: true, quantises_head: true, ..quantiser },
+        Quantiser {
+            cache_scales: (scales, 0),
+            latent_cache_scales: true,
+            quantises_head: true,
+            leaves_vision: true,
+            ..quantiser
+        },
         source,
         Matching::Loose,
     )

@@ -14,6 +14,8 @@ pub struct Mixture {
     /// The router's weights are fp32 whatever the model's format.
     pub router_fp32: bool,
     pub router_bias: bool,
+    /// The router is quantised as other layers are, unless a list leaves it alone.
+    pub router_quantised: bool,
     /// A correction of the router's scores for each expert, in this format.
     pub correction: Option<Dtype>,
     /// Width of all shared experts together, 0 for none.
@@ -30,7 +32,11 @@ impl Mixture {
         let Stacked { count, hidden, .. } = self.experts;
         let outputs = [Part::whole(count)];
         let dtype = if self.router_fp32 { Dtype::Fp32 } else { layer.dtype() };
-        layer.typed_linear(Role::Router, gate, &outputs, Part::whole(hidden), dtype);
+        if self.router_quantised {
+            layer.linear(Role::Router, "mlp.gate", &outputs, Part::whole(hidden), false);
+        } else {
+            layer.typed_linear(Role::Router, gate, &outputs, Part::whole(hidden), dtype);
+        }
         if self.router_bias {
             layer.vector(Role::Router, "gate.bias", &outputs);
         }
@@ -100,6 +106,7 @@ pub(super) fn plain_mixture(experts: Stacked) -> Mixture {
         experts,
         router_fp32: false,
         router_bias: false,
+        router_quantised: false,
         correction: None,
         shared_width: 0,
         shared_gate: false,

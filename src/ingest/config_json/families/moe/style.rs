@@ -68,6 +68,7 @@ impl Style {
             "Qwen3MoeForCausalLM" | "Qwen3VLMoeForConditionalGeneration" => {
                 let mut mixture = plain_mixture(stacked(context, moe_width()));
                 mixture.shared_width = config.size_or(&["shared_expert_intermediate_size"], 0);
+                mixture.router_quantised = true;
                 mixture.shared_gate = mixture.shared_width > 0;
                 Self {
                     windows: Windows::Flagged,
