@@ -162,6 +162,12 @@ impl Format {
                     row_multiple: 1,
                 }
             }
+            // and a bias that the class registers whether the checkpoint has one or not
+            Self::PackedInt { kind: Packing::Gptq { .. }, .. } => {
+                let mut storage = self.linear(dtype);
+                storage.extras.push(Extra::Row { bytes: dtype.bytes() });
+                storage
+            }
             other => other.linear(dtype),
         }
     }
