@@ -3,7 +3,7 @@
 use std::cell::{OnceCell, RefCell};
 
 use super::super::by_name::ByName;
-use super::super::names::{self, Patterns};
+use super::super::names::{self, Pattern, Patterns};
 use super::classes::Classes;
 use super::format::{Alignment, Format, InputScale, Packing};
 use crate::planner::model::dtype::Dtype;
@@ -207,7 +207,12 @@ pub fn as_if(name: &str, dtype: Dtype) -> Option<Quantiser> {
         "mxfp8" => Format::Mxfp8,
         _ => return None,
     };
-    Some(Quantiser::uniform(dtype, format))
+    let mut quantiser = Quantiser::uniform(dtype, format);
+    // published checkpoints leave the routers alone that a class would quantise
+    for router in ["*.mlp.gate", "*.feed_forward.gate"] {
+        quantiser.ignore.push(Pattern::whole(router));
+    }
+    Some(quantiser)
 }
 
 /// The names that [`as_if`] knows.
